@@ -324,3 +324,26 @@ async def _until_ready(service: HttpService) -> None:
             ):
                 return
             await asyncio.sleep(0.05)
+
+
+async def test_in_an_outage_an_app_goes_on_with_the_chats_that_are_known(
+    server: RedisServer | PostgresServer, tmp_path: Path
+) -> None:
+    """What would need the store is refused: a chat that may be there, and an answer that replaces one."""
+    async with _door(server, journal=str(tmp_path), apps="open-webui") as service:
+
+        async def ask(*texts: str, chat: str = "c", **headers: str) -> httpx.Response:
+            messages = [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
+            named = {"X-OpenWebUI-Chat-Id": chat, "X-OpenWebUI-User-Id": "u", **headers}
+            body = {"model": "general", "messages": messages}
+            return await service.http.post("/v1/chat/completions", json=body, headers=named)
+
+        first = (await ask("one")).json()["choices"][0]["message"]["content"]
+        server.kill()
+        known = await ask("one", first, "two")
+        refused = [await ask("one", first, "two"), await ask("other", first, "two"), await ask("one", chat="unseen")]
+        task = await ask("one", **{"X-OpenWebUI-Task": "title_generation"})
+
+    assert (known.status_code, known.headers["Tenuto-History"]) == (200, "continued")
+    assert [answer.status_code for answer in refused] == [503] * 3
+    assert (task.status_code, task.headers["Tenuto-App-Task"]) == (200, "title")

@@ -145,7 +145,7 @@ class Server:
         for place, (step, number) in enumerate([("ask", 0), ("ask", 1), *steps]):
             if restarts:
                 # What a process remembers of its last requests helps, and decides nothing.
-                self.service.app.state.service.sent_turns._known.clear()
+                self.service.app.state.service.sent_turns._histories.clear()
             await STEPS[step](app, number if step != "ask" else 100 + place)
             await app.check()
 
@@ -320,7 +320,7 @@ async def test_a_history_is_compared_as_the_privacy_policy_stores_it(mode: Mode)
         chat = ["My mail is eve@example.com.", "answer 0", "And bob@example.com?"]
         said = []
         for texts in (chat[:1], chat, chat, [*chat, "answer 2", "two"]):
-            service.app.state.service.sent_turns._known.clear()
+            service.app.state.service.sent_turns._histories.clear()
             said.append((await complete(service, *texts, Tenuto_Session="s")).headers["Tenuto-History"])
 
         assert said == ["new", "continued", "regenerated", "continued"]

@@ -12,19 +12,19 @@ from tenuto.chat.request import (
     ToolStarted,
     TurnStarted,
 )
-from tenuto.chat.sent_history import Change
+from tenuto.chat.sent_history import HistoryChange
 from tenuto.chat.sent_turns import SentTalk, SentTurn, SentTurns
 from tenuto.chat.service import Chat
 from tenuto.chat.storing import reply_from_trace
 
 __all__ = [
     "CallRequested",
-    "Change",
     "Chat",
     "ChatDeps",
     "ChatEvent",
     "ChatLimits",
     "ChatRequest",
+    "HistoryChange",
     "LiveTurn",
     "LiveTurns",
     "Reply",

@@ -61,7 +61,7 @@ class Unit(NamedTuple):
         return any(text.startswith(sent.texts[0]) for text in self.texts)
 
 
-class Change(StrEnum):
+class HistoryChange(StrEnum):
     """What a request with a history means for its session."""
 
     NEW = "new"
@@ -80,7 +80,7 @@ class HistoryMatch(NamedTuple):
     `shortened` are stored answers that were stopped, of which the client has less, with the places of what was sent.
     """
 
-    change: Change
+    change: HistoryChange
     rest: int
     after: int = 0
     window_start: int | None = None
@@ -163,10 +163,10 @@ def match_history(
     # An answer that the caller began belongs to what is new.
     history, prefill = sent[:ends], sent[ends:]
     if not stored:
-        return HistoryMatch(Change.NEW, 0)
+        return HistoryMatch(HistoryChange.NEW, 0)
     if not history:
         # Nothing that could stand anywhere: an answer begun by the caller, or a message without words.
-        return HistoryMatch(Change.CONTINUED, 0, stored[-1].last, common=1)
+        return HistoryMatch(HistoryChange.CONTINUED, 0, stored[-1].last, common=1)
     at, place, common = _align(stored, history, from_first=from_first)
     if not common:
         return _without_common(stored, history, summaries)
@@ -190,15 +190,15 @@ def _from_common(
     prefill = sent[both.ends :]
     answers_alone = len(known) == 1 and known[0].kind is _Kind.ANSWER
     if not rest and not prefill and (not known or answers_alone):
-        match = HistoryMatch(Change.REGENERATED, sent[-1].last + 1, agreed[-1].last)
+        match = HistoryMatch(HistoryChange.REGENERATED, sent[-1].last + 1, agreed[-1].last)
     elif not rest and known:
         match = _from_last_input(agreed, sent[: both.ends])
     elif not known:
-        match = HistoryMatch(Change.CONTINUED, (*rest, *prefill)[0].first, agreed[-1].last)
+        match = HistoryMatch(HistoryChange.CONTINUED, (*rest, *prefill)[0].first, agreed[-1].last)
     elif _is_compacted(rest, summaries) or _is_rewritten(known, rest):
         match = _put_aside(stored)
     else:
-        match = HistoryMatch(Change.EDITED, rest[0].first, agreed[-1].last)
+        match = HistoryMatch(HistoryChange.EDITED, rest[0].first, agreed[-1].last)
     start = stored[both.place].first if both.place and match.window_start is None else match.window_start
     pairs = zip(agreed[both.place :], sent[both.at :], strict=False)
     # An answer in several messages stays as it is.
@@ -256,7 +256,7 @@ def _without_common(stored: Sequence[Unit], sent: Sequence[Unit], summaries: tup
     known, answer = _first_answer(stored), _first_answer(sent)
     common = known is not None and answer is not None and known.is_same(answer) and known is not stored[0]
     if (common or answer is None) and not _is_compacted(sent, summaries):
-        return HistoryMatch(Change.EDITED, 0, stored[0].first - 1, common=int(common))
+        return HistoryMatch(HistoryChange.EDITED, 0, stored[0].first - 1, common=int(common))
     return _put_aside(stored)
 
 
@@ -265,7 +265,7 @@ def _first_answer(units: Sequence[Unit]) -> Unit | None:
 
 
 def _put_aside(stored: Sequence[Unit]) -> HistoryMatch:
-    return HistoryMatch(Change.PUT_ASIDE, 0, stored[-1].last, stored[-1].last + 1)
+    return HistoryMatch(HistoryChange.PUT_ASIDE, 0, stored[-1].last, stored[-1].last + 1)
 
 
 def _from_last_input(common: Sequence[Unit], sent: Sequence[Unit]) -> HistoryMatch:
@@ -273,7 +273,7 @@ def _from_last_input(common: Sequence[Unit], sent: Sequence[Unit]) -> HistoryMat
     asked = next((place for place in range(len(sent), 0, -1) if sent[place - 1].kind is _Kind.ANSWER), 0)
     before = len(common) - (len(sent) - asked)
     after = common[before - 1].last if before > 0 else common[0].first - 1
-    return HistoryMatch(Change.EDITED, sent[asked].first, after)
+    return HistoryMatch(HistoryChange.EDITED, sent[asked].first, after)
 
 
 def _is_compacted(rest: Sequence[Unit], summaries: tuple[str, ...]) -> bool:

@@ -17,7 +17,14 @@ from msgspec.structs import replace
 
 from tenuto.chat.live import LiveTurn, LiveTurns
 from tenuto.chat.request import ChatRequest
-from tenuto.chat.sent_history import Change, HistoryMatch, known_unit, match_history, units_of_sent, units_of_stored
+from tenuto.chat.sent_history import (
+    HistoryChange,
+    HistoryMatch,
+    known_unit,
+    match_history,
+    units_of_sent,
+    units_of_stored,
+)
 from tenuto.errors import SessionNotFound, StateCorrupt, Unavailable, VersionConflict
 from tenuto.lru_cache import LruCache
 from tenuto.model import Changes, Draft, Message, Page, Rewrite, Scope, Session, text_part
@@ -37,7 +44,7 @@ _TRIES: Final = 5
 _READ: Final = 500
 # Messages at the end of a session among which its last answer is looked for.
 _NEWEST: Final = 20
-_KNOWN_SESSIONS: Final = 10_000
+_MOST_CACHED: Final = 10_000
 _encoder: Final = msgspec.json.Encoder()
 _CALLS: Final = ("function_call", "custom_tool_call")
 
@@ -64,8 +71,8 @@ class SentTalk:
         """Whether it contains an answer."""
         return any(item.get("role") == "assistant" or item.get("type") in _CALLS for item in self.items)
 
-    def to_note(self) -> JsonObject:
-        """What is noted of the request with its answer."""
+    def to_metadata(self) -> JsonObject:
+        """What is stored of the request in the metadata of its answer."""
         shape = {"app": self.app, "history": self.has_history, "stream": self.streams, "tools": self.has_tools}
         return {name: value for name, value in shape.items() if value}
 
@@ -73,11 +80,11 @@ class SentTalk:
 class SentTurn(NamedTuple):
     """A turn that began, and what its request means for the session; without a turn it is to be answered apart."""
 
-    change: Change
+    change: HistoryChange
     live: LiveTurn | None
 
 
-class _Known(NamedTuple):
+class _CachedHistory(NamedTuple):
     """The entries that a session had with the last request, and where the last of them stands."""
 
     length: int
@@ -87,7 +94,7 @@ class _Known(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    change: Change
+    change: HistoryChange
     request: ChatRequest
     window_start: int | None = None
     session: Session | None = None
@@ -101,7 +108,7 @@ class SentTurns:
         self._sessions = sessions
         self._redaction = redaction
         self._live = live
-        self._known: LruCache[bytes, _Known] = LruCache(_KNOWN_SESSIONS)
+        self._histories: LruCache[bytes, _CachedHistory] = LruCache(_MOST_CACHED)
 
     async def start(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> SentTurn:
         """Begin the turn in the session that the template names; all but its messages is the template's.
@@ -110,7 +117,7 @@ class SentTurns:
             VersionConflict: others changed the session again and again.
             TenutoError: as in `Chat.take_turn`, before the first event.
         """
-        template = replace(template, reply_metadata={**template.reply_metadata, SENT_WITH: talk.to_note()})
+        template = replace(template, reply_metadata={**template.reply_metadata, SENT_WITH: talk.to_metadata()})
         tries = 1 if template.idempotency_key is not None else _TRIES
         for left in reversed(range(tries)):
             try:
@@ -123,7 +130,7 @@ class SentTurns:
     async def _try(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> SentTurn:
         digests = _Digests(talk.items)
         plan = await self._plan(scope, template, talk, digests)
-        if plan.change is Change.STATELESS:
+        if plan.change is HistoryChange.STATELESS:
             return SentTurn(plan.change, None)
         session, start = plan.session, plan.window_start
         if session is not None and plan.shortened:
@@ -139,14 +146,14 @@ class SentTurns:
             if plan.request.idempotency_key is None:
                 live.stop_soon()
             raise
-        self._note(scope, live, len(talk.items), digests)
+        self._cache_history(scope, live, len(talk.items), digests)
         return SentTurn(plan.change, live)
 
-    def _note(self, scope: Scope, live: LiveTurn, length: int, digests: _Digests) -> None:
+    def _cache_history(self, scope: Scope, live: LiveTurn, length: int, digests: _Digests) -> None:
         started = live.started
         if started is not None and started.input_seq:
-            known = _Known(length, digests.through(length), started.input_seq, started.incarnation)
-            self._known.put(session_key(scope, started.session_id), known)
+            known = _CachedHistory(length, digests.through(length), started.input_seq, started.incarnation)
+            self._histories.put(session_key(scope, started.session_id), known)
 
     async def _plan(self, scope: Scope, template: ChatRequest, talk: SentTalk, digests: _Digests) -> _Plan:
         assert template.session_id is not None
@@ -161,37 +168,41 @@ class SentTurns:
                 scope, template, talk
             )
         except SessionNotFound:
-            return _Plan(Change.NEW, _with_messages(replace(template, follows_seq=0), await talk.read(0)))
+            return _Plan(HistoryChange.NEW, _with_messages(replace(template, follows_seq=0), await talk.read(0)))
         except StateCorrupt:
             raise
         except Unavailable:
-            # The policy of the session decides what an outage means; what is new is guessed as without a session.
+            # Nothing to compare with: what follows the last answer counts as new. What an outage means for the turn is
+            # decided at its begin, by the session's policy.
             return _appended(template, await talk.read(0))
 
     async def _plan_keyed(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> _Plan:
         """What may be a retry is not matched; all of it begins a session, and by its key it does so once."""
         session = await self._sessions.get(scope, str(template.session_id))
         drafts = await talk.read(0)
-        return _appended(template, drafts) if session.last_seq else _Plan(Change.NEW, _with_messages(template, drafts))
+        if session.last_seq:
+            return _appended(template, drafts)
+        return _Plan(HistoryChange.NEW, _with_messages(template, drafts))
 
     async def _plan_lone(self, scope: Scope, template: ChatRequest, talk: SentTalk) -> _Plan | None:
         """A message alone is appended; `None` if it may stand for all that the client shows."""
         page = await self._sessions.messages(scope, str(template.session_id), Page(limit=_NEWEST))
-        if _noted(page.messages).get("history"):
+        if _last_request(page.messages).get("history"):
             return None
         drafts = await self._prepared(scope, template, await talk.read(0))
         stored, shown = units_of_stored(page.messages), await self._redaction.as_stored(page.session, drafts)
         match = match_history(stored, units_of_sent(shown))
-        is_first = match.common == len(stored) or match.common == len(stored) - 1
-        if match.change is Change.REGENERATED and is_first:
+        # The session has nothing but this question, with or without an answer.
+        is_all_stored = match.common == len(stored) or match.common == len(stored) - 1
+        if match.change is HistoryChange.REGENERATED and is_all_stored:
             # The same question again: a client that shows the chat, or one that says a thing twice. What it says next
             # is appended.
             return _planned(template, drafts, match, page.session, page.messages, stands_for_all=False)
-        return _Plan(Change.CONTINUED if stored else Change.NEW, _with_messages(template, drafts))
+        return _Plan(HistoryChange.CONTINUED if stored else HistoryChange.NEW, _with_messages(template, drafts))
 
     async def _plan_known(self, scope: Scope, template: ChatRequest, talk: SentTalk, digests: _Digests) -> _Plan | None:
         """The plan where the request goes on from the last one; `None` if it does not."""
-        known = self._known.get(session_key(scope, str(template.session_id)))
+        known = self._histories.get(session_key(scope, str(template.session_id)))
         if known is None or len(talk.items) < known.length or digests.through(known.length) != known.digest:
             return None
         query = Page(limit=_READ, after=known.seq - 1)
@@ -204,7 +215,7 @@ class SentTurns:
         shown = await self._redaction.as_stored(session, drafts)
         sent, stored = units_of_sent(shown), units_of_stored(page.messages[1:])
         match = match_history([known_unit(known.seq), *stored], [known_unit(-1), *sent], talk.summaries)
-        if match.change is Change.PUT_ASIDE or match.after < known.seq:
+        if match.change is HistoryChange.PUT_ASIDE or match.after < known.seq:
             return None
         return _planned(template, drafts, match, session, page.messages, shown)
 
@@ -216,15 +227,15 @@ class SentTurns:
         sent = units_of_sent(shown)
         stored = units_of_stored([one for one in messages if one.seq >= session.window_start])
         match = match_history(stored, sent, talk.summaries, from_first=talk.whole)
-        if stored and not match.common and match.change is Change.EDITED:
-            noted, now = _noted(messages), talk.to_note()
-            other_shape = any(noted.get(name) != now.get(name) for name in ("stream", "tools"))
+        if stored and not match.common and match.change is HistoryChange.EDITED:
+            last, now = _last_request(messages), talk.to_metadata()
+            other_shape = any(last.get(name) != now.get(name) for name in ("stream", "tools"))
             if talk.whole and other_shape:
-                return _Plan(Change.STATELESS, template)
-            if other_shape or noted.get("app") != now.get("app"):
+                return _Plan(HistoryChange.STATELESS, template)
+            if other_shape or last.get("app") != now.get("app"):
                 # A client without a name may ask it besides its chat: nothing is removed for it.
-                match = HistoryMatch(Change.PUT_ASIDE, 0, session.last_seq, session.last_seq + 1)
-        if not talk.whole and match.change is not Change.PUT_ASIDE:
+                match = HistoryMatch(HistoryChange.PUT_ASIDE, 0, session.last_seq, session.last_seq + 1)
+        if not talk.whole and match.change is not HistoryChange.PUT_ASIDE:
             # A client that sends the newest messages alone leaves it to the session what is before them.
             match = match._replace(window_start=None)
         return _planned(template, drafts, match, session, messages, shown)
@@ -256,15 +267,15 @@ def _planned(
     """The plan of a match; `shown` are the drafts as the session's policy stores them."""
     newest = max([one.seq for one in messages if not is_summary(one)], default=0)
     metadata = template.reply_metadata
-    if stands_for_all and match.change in (Change.REGENERATED, Change.EDITED, Change.PUT_ASIDE):
+    if stands_for_all and match.change in (HistoryChange.REGENERATED, HistoryChange.EDITED, HistoryChange.PUT_ASIDE):
         # A message alone stood for all that is shown, and may do so again.
         metadata = {**metadata, SENT_WITH: {**metadata[SENT_WITH], "history": True}}
     request = following = replace(template, follows_seq=newest, reply_metadata=metadata)
-    if match.change is not Change.REGENERATED:
+    if match.change is not HistoryChange.REGENERATED:
         request = _with_messages(following, drafts[match.rest :])
-    if match.change is Change.EDITED:
+    if match.change is HistoryChange.EDITED:
         request = replace(request, replaces_after=match.after)
-    window_start = session.last_seq + 1 if match.change is Change.PUT_ASIDE else match.window_start
+    window_start = session.last_seq + 1 if match.change is HistoryChange.PUT_ASIDE else match.window_start
     return _Plan(match.change, request, window_start, session, _shortened(shown, match, messages))
 
 
@@ -286,15 +297,15 @@ def _beside_text(message: Message) -> list[JsonObject]:
 
 def _appended(template: ChatRequest, drafts: tuple[Draft, ...]) -> _Plan:
     """What follows the last answer, without a look at the session."""
-    return _Plan(Change.CONTINUED, _with_messages(template, drafts[history_length(drafts) :]))
+    return _Plan(HistoryChange.CONTINUED, _with_messages(template, drafts[history_length(drafts) :]))
 
 
 def _with_messages(template: ChatRequest, drafts: tuple[Draft, ...]) -> ChatRequest:
     return replace(template, regenerate=False, messages=drafts)
 
 
-def _noted(messages: Sequence[Message]) -> JsonObject:
-    """What was noted of the last request that was answered."""
+def _last_request(messages: Sequence[Message]) -> JsonObject:
+    """What `SentTalk.to_metadata` said of the last request that was answered."""
     answers = (one.metadata[SENT_WITH] for one in reversed(messages) if SENT_WITH in one.metadata)
     return next(answers, {})
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import pytest
 
 import tenuto
-from tenuto.privacy.rules.detector import look
+from tenuto.privacy.rules.detector import find_once
 from tenuto.privacy.rules.families import FAMILIES, ON_REQUEST_FAMILY
 from tenuto.privacy.rules.folding import FoldedText
 from tenuto.privacy.rules.span import PiiRule
@@ -44,7 +44,7 @@ def test_an_example_is_found_by_the_rule_it_stands_under(example: Example) -> No
     before, value, after = re.split("[«»]", example.text)
     view = FoldedText(before + value + after)
 
-    found, _ = look(view, [BY_NAME[example.family]])
+    found, _ = find_once(view, [BY_NAME[example.family]])
 
     assert [(span.rule, view.source[span.start : span.end]) for span in found] == [(example.rule, value)]
 

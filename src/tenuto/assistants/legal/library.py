@@ -60,32 +60,36 @@ class Library:
 
     def rank(self, question: str, earlier: Sequence[EarlierTurn]) -> Ranking | None:
         """The field of a question that follows these turns of its user, newest first; `None` if no text is near."""
-        held = self._conversation(earlier)
+        held = self._earlier_scores(earlier)
         if not any(held.values()):
-            asked = self._confidences(question)
-            lead = max(Field, key=asked.__getitem__)
-            return Ranking(lead, aside=asked[lead.other] >= _BESIDE * asked[lead] > 0) if asked[lead] else None
+            confidences = self._confidences(question)
+            lead = max(Field, key=confidences.__getitem__)
+            return (
+                Ranking(lead, aside=confidences[lead.other] >= _BESIDE * confidences[lead] > 0)
+                if confidences[lead]
+                else None
+            )
         holder = max(Field, key=held.__getitem__)
-        other, scores, near = holder.other, self._scores(question), self._confidences(question)
+        other, scores, confidences = holder.other, self._scores(question), self._confidences(question)
         if scores[holder] >= scores[other]:
             return Ranking(holder)
         if scores[holder] < _CONNECTED * scores[other]:
-            if near[other]:
+            if confidences[other]:
                 return Ranking(other)
             return Ranking(holder, close=not scores[holder] and scores[other] >= _LEAST_SCORE)
         stay, leave = scores[holder] + held[holder], scores[other] + held[other]
         if leave > _CLOSE * stay:
             return Ranking(other)
-        aside = near[other] > 0 and leave >= _BESIDE * stay
+        aside = confidences[other] > 0 and leave >= _BESIDE * stay
         return Ranking(holder, aside=aside, close=stay < _CLOSE * leave)
 
-    def _conversation(self, earlier: Sequence[EarlierTurn]) -> dict[Field, float]:
+    def _earlier_scores(self, earlier: Sequence[EarlierTurn]) -> dict[Field, float]:
         """The score of each field in the turns before: a turn counts for the expert that answered it."""
         held = dict.fromkeys(Field, 0.0)
         for age, (text, lead) in enumerate(earlier):
-            scores, near = self._scores(text), self._confidences(text)
-            field = lead or max(Field, key=near.__getitem__)
-            if lead is None and not near[field]:
+            scores, confidences = self._scores(text), self._confidences(text)
+            field = lead or max(Field, key=confidences.__getitem__)
+            if lead is None and not confidences[field]:
                 continue
             held[field] = max(held[field], max(_LEAST_SCORE, *scores.values()) * _CONTEXT_DECAY**age)
         return held

@@ -24,27 +24,27 @@ _ROUNDS: Final = 32
 """How often the text between spans is searched again. Only text made for it needs more than a few rounds."""
 
 
-def look(view: FoldedText, families: Iterable[Family]) -> tuple[list[Span], list[Family]]:
+def find_once(view: FoldedText, families: Iterable[Family]) -> tuple[list[Span], list[Family]]:
     """Spans of a text without placeholders, in order, and the families whose prechecks passed."""
     if families is FAMILIES:
         families = select_families(view)
     finds: list[Find] = []
-    open_ones: list[Family] = []
+    passed: list[Family] = []
     work = view.work
     work.judged += 1
     for family in families:
         if not family.may_find(view):
             continue
-        open_ones.append(family)
+        passed.append(family)
         for start, end, rule in family.find(view, finds):
             work.judged += 1
             at = bisect_left(finds, (start, end, rule))
             if (at == 0 or finds[at - 1][1] <= start) and (at == len(finds) or end <= finds[at][0]):
                 finds.insert(at, (start, end, rule))
     if not finds:
-        return [], open_ones
+        return [], passed
     spans = [Span(*view.back(start, end), TYPE_OF[rule], rule) for start, end, rule in finds]
-    return drop_own_ids(view.source, spans), open_ones
+    return drop_own_ids(view.source, spans), passed
 
 
 def find(text: str, types: Collection[PiiType], work: Work | None = None) -> list[Span]:
@@ -75,19 +75,19 @@ def _find_until_stable(
     Redacted text is searched in the parts between its placeholders. Spans that those parts would show are found now,
     so that redacting twice changes nothing. A span of a type not in `types` stays and does not split the text.
     """
-    spans, open_ones = look(view, families) if rounds else ([], [])
+    spans, passed = find_once(view, families) if rounds else ([], [])
     if not spans:
         return []
     found: list[Span] = []
-    at, least = 0, _SHORTEST_ASKED if open_ones[-1] is ON_REQUEST_FAMILY else _SHORTEST
+    at, least = 0, _SHORTEST_ASKED if passed[-1] is ON_REQUEST_FAMILY else _SHORTEST
     for span in spans:
         if span.type in types:
             if span.start - at >= least:
-                found += _find_until_stable(view.part(at, span.start), place + at, types, open_ones, rounds - 1)
+                found += _find_until_stable(view.part(at, span.start), place + at, types, passed, rounds - 1)
             found.append(Span(place + span.start, place + span.end, span.type, span.rule))
             at = span.end
     if found and len(view.source) - at >= least:
-        found += _find_until_stable(view.part(at, len(view.source)), place + at, types, open_ones, rounds - 1)
+        found += _find_until_stable(view.part(at, len(view.source)), place + at, types, passed, rounds - 1)
     return found
 
 

@@ -44,18 +44,18 @@ class MessageHead:
 def usage_of(reply: Reply) -> JsonObject:
     """What a reply cost in tokens; those of the provider's cache are counted beside the others."""
     cached, written = reply.cached_tokens, reply.cache_write_tokens
-    read = max(0, reply.input_tokens - cached - written)
-    return _usage(read, reply.output_tokens, cached=cached, written=written, thought=reply.reasoning_tokens)
+    uncached = max(0, reply.input_tokens - cached - written)
+    return _usage(uncached, reply.output_tokens, cached=cached, written=written, thinking=reply.reasoning_tokens)
 
 
-def _usage(read: int, said: int, *, cached: int = 0, written: int = 0, thought: int = 0) -> JsonObject:
+def _usage(uncached: int, output: int, *, cached: int = 0, written: int = 0, thinking: int = 0) -> JsonObject:
     return {
-        "input_tokens": read,
+        "input_tokens": uncached,
         "cache_creation_input_tokens": written,
         "cache_read_input_tokens": cached,
         "cache_creation": {"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": 0},
-        "output_tokens": said,
-        "output_tokens_details": {"thinking_tokens": thought},
+        "output_tokens": output,
+        "output_tokens_details": {"thinking_tokens": thinking},
         "server_tool_use": None,
         "service_tier": "standard",
     }
@@ -63,8 +63,8 @@ def _usage(read: int, said: int, *, cached: int = 0, written: int = 0, thought: 
 
 def _stop(reply: Reply) -> JsonObject:
     if reply.finish in _REFUSED:
-        said = reply.text if reply.finish is FinishReason.REFUSAL else None
-        details = {"type": "refusal", "category": None, "explanation": said or None}
+        explanation = reply.text if reply.finish is FinishReason.REFUSAL else None
+        details = {"type": "refusal", "category": None, "explanation": explanation or None}
         return {"stop_reason": "refusal", "stop_sequence": None, "stop_details": details}
     # A call that was cut is no whole one.
     reason = "max_tokens" if reply.finish is FinishReason.LENGTH else "tool_use" if reply.calls else "end_turn"

@@ -48,7 +48,10 @@ class CountBody(OpenBody, frozen=True, kw_only=True):
 
 
 class MessageBody(CountBody, frozen=True, kw_only=True):
-    """A request for a message. Fields that are not here are refused by name."""
+    """A request for a message. Fields that are not here are refused by name.
+
+    A parameter of the model has an effect where `_wanted` reads it.
+    """
 
     max_tokens: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     stream: bool | None = None
@@ -99,6 +102,7 @@ async def template_of(context: ServerContext, app: AppRequest, body: MessageBody
     answerer = context.chat.answerer_of(app.scope.tenant, body.model)
     parameters, ignored = await _parameters_of(context, app.scope, answerer, body)
     turn = ChatRequest(
+        # Until the messages are read: a request without any is none but a regeneration.
         session_id="",
         regenerate=True,
         assistant=answerer.assistant,
@@ -115,8 +119,8 @@ async def template_of(context: ServerContext, app: AppRequest, body: MessageBody
     return Template(turn, (_PARAMETERS,) if ignored else ())
 
 
-def said_in(body: MessageBody) -> list[Any]:
-    """What a request asks for, without how the answer travels."""
+def fingerprinted_fields(body: MessageBody) -> list[Any]:
+    """The fields that a retry under the same key repeats: all but how the answer travels."""
     return [getattr(body, name) for name in body.__struct_fields__ if name != "stream"]
 
 

@@ -24,8 +24,8 @@ from tenuto.server.anthropic.message_objects import MessageHead
 from tenuto.server.anthropic.message_requests import (
     CountBody,
     MessageBody,
+    fingerprinted_fields,
     read_drafts,
-    said_in,
     system_text,
     template_of,
     tools_of_body,
@@ -67,7 +67,7 @@ async def create_message(
     head, headers = MessageHead(body.model, degraded), app.headers
     if app.is_stored:
         if idempotency_key is not None:
-            digest = await key_fingerprint(idempotency_key, said_in(body))
+            digest = await key_fingerprint(idempotency_key, fingerprinted_fields(body))
             template = replace(template, idempotency_key=idempotency_key, fingerprint=digest)
         sent = await _begin_in_session(request, context, app, template, body)
         headers = await headers_of(sent, app)

@@ -297,6 +297,7 @@ def _template_of(context: ServerContext, app: AppRequest, body: _CompletionBody,
     tools = tools_of(given, body.tool_choice)
     answerer = context.chat.answerer_of(app.scope.tenant, body.model)
     return ChatRequest(
+        # Until the messages are read: a request without any is none but a regeneration.
         session_id="",
         regenerate=True,
         assistant=answerer.assistant,

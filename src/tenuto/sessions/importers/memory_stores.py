@@ -55,21 +55,21 @@ def read_zep(path: Path, now: datetime) -> Iterator[Record]:
 
 def _zep_session(item: JsonObject, session_id: str, now: datetime) -> Iterator[Record]:
     drafts: list[Draft] = []
-    for number, said in enumerate(item["messages"], 1):
-        text = said.get("content") if isinstance(said, dict) else None
+    for number, entry in enumerate(item["messages"], 1):
+        text = entry.get("content") if isinstance(entry, dict) else None
         if not isinstance(text, str) or not text.strip():
             yield _NO_TEXT
             continue
         # In older versions the role is a name, and its type stands beside it.
-        role = _ROLES.get(str(said.get("role_type") or said.get("role")), Role.USER)
-        named = said.get("name") or (said.get("role") if said.get("role_type") else None)
+        role = _ROLES.get(str(entry.get("role_type") or entry.get("role")), Role.USER)
+        named = entry.get("name") or (entry.get("role") if entry.get("role_type") else None)
         drafts.append(
             message(
                 role if role is not Role.TOOL else Role.ITEM,
                 [text_part(text)],
-                message_id=str(said.get("uuid") or f"{session_id}-{number}"),
-                sent_at=instant(said.get("created_at"), now),
-                metadata=said.get("metadata") if isinstance(said.get("metadata"), dict) else None,
+                message_id=str(entry.get("uuid") or f"{session_id}-{number}"),
+                sent_at=instant(entry.get("created_at"), now),
+                metadata=entry.get("metadata") if isinstance(entry.get("metadata"), dict) else None,
                 extra={"name": named} if isinstance(named, str) and named else None,
             )
         )
@@ -99,14 +99,14 @@ def _agent(agent: JsonObject, blocks: JsonObject, now: datetime) -> Iterator[Rec
         yield _UNKNOWN
         return
     drafts: list[Draft] = []
-    for number, said in enumerate(messages, 1):
-        parts = list(_letta_parts(said)) if isinstance(said, dict) else []
+    for number, entry in enumerate(messages, 1):
+        parts = list(_letta_parts(entry)) if isinstance(entry, dict) else []
         if not parts:
             yield Skipped(kind="message", reason="empty, or an event of the agent")
             continue
-        role = _ROLES.get(str(said.get("role")), Role.ITEM)
-        sent_at = instant(said.get("created_at"), drafts[-1].sent_at if drafts else now)
-        drafts.append(message(role, parts, message_id=str(said.get("id") or f"{agent_id}-{number}"), sent_at=sent_at))
+        role = _ROLES.get(str(entry.get("role")), Role.ITEM)
+        sent_at = instant(entry.get("created_at"), drafts[-1].sent_at if drafts else now)
+        drafts.append(message(role, parts, message_id=str(entry.get("id") or f"{agent_id}-{number}"), sent_at=sent_at))
     yield found_session("letta", agent_id, drafts, title=agent.get("name"))
     own = [blocks[name] for name in _list(agent.get("block_ids")) if isinstance(name, str) and name in blocks]
     for block in [*own, *_list(agent.get("core_memory"))]:
@@ -117,20 +117,20 @@ def _agent(agent: JsonObject, blocks: JsonObject, now: datetime) -> Iterator[Rec
                 yield Skipped(kind="memory", reason="a block of the agent, not of its user")
 
 
-def _letta_parts(said: JsonObject) -> Iterator[JsonObject]:
-    content = said.get("content", said.get("text"))
+def _letta_parts(entry: JsonObject) -> Iterator[JsonObject]:
+    content = entry.get("content", entry.get("text"))
     blocks = content if isinstance(content, list) else [content]
     texts = [block.get("text") if isinstance(block, dict) else block for block in blocks]
-    words = "\n".join(text for text in texts if isinstance(text, str) and text)
-    call_id = said.get("tool_call_id")
-    if said.get("role") == "tool" and isinstance(call_id, str):
-        if said.get("name") != _SPEAK:
-            yield tool_result(call_id, words)
+    text = "\n".join(text for text in texts if isinstance(text, str) and text)
+    call_id = entry.get("tool_call_id")
+    if entry.get("role") == "tool" and isinstance(call_id, str):
+        if entry.get("name") != _SPEAK:
+            yield tool_result(call_id, text)
         return
-    words = _unpack(words) if said.get("role") == "user" else words
-    if words.strip():
-        yield text_part(words)
-    for call in _list(said.get("tool_calls")):
+    text = _unpack(text) if entry.get("role") == "user" else text
+    if text.strip():
+        yield text_part(text)
+    for call in _list(entry.get("tool_calls")):
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             yield from _call_parts(str(call.get("id")), str(function.get("name")), function.get("arguments"))
@@ -144,13 +144,13 @@ def _call_parts(call_id: str, name: str, raw: Json) -> Iterator[JsonObject]:
         yield text_part(arguments["message"])
 
 
-def _unpack(words: str) -> str:
+def _unpack(text: str) -> str:
     """What the user said: it lies in an envelope, as do events such as a login, which have no text of the user."""
-    envelope = _parse(words)
+    envelope = _parse(text)
     if not isinstance(envelope, dict) or "type" not in envelope:
-        return words
-    said = envelope.get("message")
-    return said if envelope["type"] == "user_message" and isinstance(said, str) else ""
+        return text
+    entry = envelope.get("message")
+    return entry if envelope["type"] == "user_message" and isinstance(entry, str) else ""
 
 
 def _list(value: Json) -> list[Json]:

@@ -157,7 +157,8 @@ class StoredAttachment(Value, frozen=True, kw_only=True, array_like=True):
 
 
 class Profile(Value, frozen=True, kw_only=True):
-    """What seldom changes. `origins` are the sessions a fork has messages from, nearest first, each up to a number.
+    """What seldom changes. `origins` are the sessions a fork has messages from, nearest first, each up to a number of a
+    message; its ancestors of which it has none are not among them.
 
     `attachments` are those that messages show, in the order in which they came.
     """

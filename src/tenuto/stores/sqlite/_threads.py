@@ -60,13 +60,13 @@ class JobReceiver(Protocol):
 class Job(Generic[T]):
     """A step to run on a thread for a `receiver`; `alone` means outside any transaction.
 
-    `patient_until` (monotonic clock) is how long the caller waits for locks of other processes.
+    `lock_deadline` (monotonic clock) is how long the caller waits for locks of other processes.
     """
 
     receiver: JobReceiver
     step: Callable[..., T]
     args: tuple[Any, ...]
-    patient_until: float = 0.0
+    lock_deadline: float = 0.0
     alone: bool = False
     result: T | None = None
     failure: Exception | None = None
@@ -211,7 +211,7 @@ class WriterThread:
     def _begin_transaction(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Begin a transaction; returns the jobs whose callers still wait once the lock is free."""
         while jobs:
-            timeout = timedelta(seconds=min([job.patient_until for job in jobs]) - monotonic())
+            timeout = timedelta(seconds=min([job.lock_deadline for job in jobs]) - monotonic())
             try:
                 wait_for_lock(lambda: self._db.execute("BEGIN IMMEDIATE"), timeout)
                 break
@@ -219,11 +219,11 @@ class WriterThread:
                 if not is_busy(exc):
                     raise
                 now = monotonic()
-                late = [job for job in jobs if job.patient_until <= now]
+                late = [job for job in jobs if job.lock_deadline <= now]
                 for job in late:
                     job.failure = lock_held(exc)
                 self._deliver(late)
-                jobs = [job for job in jobs if job.patient_until > now]
+                jobs = [job for job in jobs if job.lock_deadline > now]
         return jobs
 
     def _run_and_commit(self, jobs: list[Job[Any]]) -> Job[Any] | None:
