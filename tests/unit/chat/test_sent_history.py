@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenuto.chat.sent_history import Change, Unit, match_history, units_of_sent
+from tenuto.chat.sent_history import HistoryChange, Unit, match_history, units_of_sent
 from tenuto.model import Draft, Role, text_part
 from tests.clock import START
 
@@ -27,17 +27,17 @@ def units(texts: str) -> list[Unit]:
 @pytest.mark.parametrize(
     ("stored", "sent", "change", "after"),
     [
-        ("sSoOqAoOrB", "oOrBt", Change.CONTINUED, 9),
-        ("oOqAoOrB", "oOrBt", Change.CONTINUED, 7),
+        ("sSoOqAoOrB", "oOrBt", HistoryChange.CONTINUED, 9),
+        ("oOqAoOrB", "oOrBt", HistoryChange.CONTINUED, 7),
         # Of what agrees as far, the newest; but what stands at the beginning of both stands there.
-        ("sSoOqAoOrB", "oOt", Change.EDITED, 7),
-        ("oOqAoOrB", "oOt", Change.EDITED, 1),
+        ("sSoOqAoOrB", "oOt", HistoryChange.EDITED, 7),
+        ("oOqAoOrB", "oOt", HistoryChange.EDITED, 1),
         # The session has lost its oldest.
-        ("oOrB", "oOqAoOrBt", Change.CONTINUED, 3),
-        ("sSqA", "oOt", Change.PUT_ASIDE, 3),
+        ("oOrB", "oOqAoOrBt", HistoryChange.CONTINUED, 3),
+        ("sSqA", "oOt", HistoryChange.PUT_ASIDE, 3),
     ],
 )
-def test_a_history_stands_where_most_of_it_agrees(stored: str, sent: str, change: Change, after: int) -> None:
+def test_a_history_stands_where_most_of_it_agrees(stored: str, sent: str, change: HistoryChange, after: int) -> None:
     match = match_history(units(stored), units(sent), from_first=False)
 
     assert (match.change, match.after) == (change, after)
@@ -46,7 +46,7 @@ def test_a_history_stands_where_most_of_it_agrees(stored: str, sent: str, change
 def test_the_whole_chat_of_an_app_begins_where_the_session_does() -> None:
     match = match_history(units("oOqAoOrB"), units("oOrBt"))
 
-    assert (match.change, match.after, match.rest) == (Change.EDITED, 1, 2)
+    assert (match.change, match.after, match.rest) == (HistoryChange.EDITED, 1, 2)
 
 
 @pytest.mark.usefixtures("brief")
