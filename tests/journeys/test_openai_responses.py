@@ -435,7 +435,7 @@ async def test_limits_and_unknown_addresses_are_openais() -> None:
             assert (refused.status_code, error["code"], error["param"]) == (400, "array_above_max_length", "items")
         response = await service.http.get(f"/v1/conversations/{made}/items?limit=100", headers=ANN)
         assert len(response.json()["data"]) == 20
-        for path in ("/v1/completions", "/v1/images/generations", "/v1/files"):
+        for path in ("/v1/completions", "/v1/images/generations", "/v1/files", "/v1", "/v1/", "/v1//chat/completions"):
             unknown = await service.http.post(path, headers=ANN, json={"prompt": "hi"})
             error = unknown.json()["error"]
             assert (unknown.status_code, error["type"], error["code"]) == (404, "invalid_request_error", "not_found")

@@ -34,8 +34,8 @@ def in_shape_of(
 ) -> Response:
     """A problem as the clients of this address read it. All addresses below `/v1` but our `own` are those of other
     APIs; where it is not known which are ours, those that OpenAI and Anthropic have are."""
-    segment = path.removeprefix(_BELOW).split("/")[0] if path.startswith(_BELOW) else ""
-    foreign = bool(segment) and own is not None and segment not in own
+    segment = path.removeprefix(_BELOW).split("/")[0]
+    foreign = f"{path}/".startswith(_BELOW) and own is not None and segment not in own
     is_openai = foreign or is_openai_address(path)
     is_anthropic = is_anthropic_request(path, headers) and (is_openai or is_anthropic_request(path, _NO_HEADERS))
     if not (is_openai or is_anthropic):
