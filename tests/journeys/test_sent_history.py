@@ -18,6 +18,7 @@ from tenuto.model import Scope
 from tenuto.model.generation import ModelDone, ModelEvent, ModelRequest, TextDelta, ToolCall, ToolCallRequested
 from tenuto.model.message import is_summary
 from tenuto.model.privacy import Mode
+from tenuto.model.turn import Trace
 from tenuto.ports import Tool
 from tests.journeys.http_service import ANN, HttpService, http_service, playing
 from tests.journeys.private_chat import PSEUDONYMS
@@ -215,17 +216,26 @@ async def test_two_apps_on_one_session_lose_nothing_to_each_other() -> None:
         ]
 
 
-async def test_what_an_app_asks_besides_its_chat_is_answered_and_leaves_it_alone() -> None:
+@pytest.mark.parametrize("door", ["chat/completions", "responses", "messages"])
+async def test_what_an_app_asks_besides_its_chat_is_answered_and_leaves_it_alone(door: str) -> None:
     """Known without a mark: it does not go on from the chat, and is asked in another way."""
-    async with http_service(**playing(Answers()), apps="open-webui") as service:
-        body = {"messages": [{"role": "user", "content": "one"}], "tools": [ADD]}
+    async with http_service(**playing(Answers()), apps="open-webui", model_aliases="m=helper") as service:
+        traces: list[Trace] = []
+        (await service.tenuto.chat()).observe(traces.append)
         headers = {**ANN, "X-OpenWebUI-Chat-Id": "c"}
-        first = await service.http.post("/v1/chat/completions", headers=headers, json=body)
-        besides = await complete(service, "Give this chat a name", X_OpenWebUI_Chat_Id="c")
+        fields = {"max_tokens": 100} if door == "messages" else {}
+        tool = {"messages": {"name": "add", "input_schema": {"type": "object"}}}.get(door, ADD)
+        said = []
+        for text, tools in (("one", [tool]), ("Give this chat a name", [])):
+            asked = {"input" if door == "responses" else "messages": [{"role": "user", "content": text}]}
+            body = {"model": "m", **asked, **fields, **({"tools": tools} if tools else {})}
+            said.append(await service.http.post(f"/v1/{door}", headers=headers, json=body))
 
-        assert besides.json()["choices"][0]["message"]["content"] == "answer 1"
-        assert besides.headers["Tenuto-History"] == "stateless"
-        assert "Tenuto-Session" not in besides.headers
+        first, besides = said
+        assert "answer 1" in besides.text
+        told = [besides.headers.get(f"Tenuto-{name}") for name in ("History", "App-Task", "Session")]
+        assert told == ["stateless", "other", None]
+        assert [trace.app_task for trace in traces] == ["", "other"]
         assert await listed(service, first.headers["Tenuto-Session"]) == ["one", "answer 0"]
 
 

@@ -32,7 +32,7 @@ from tenuto.server.anthropic.message_requests import (
     unstored_turn,
 )
 from tenuto.server.anthropic.message_stream import PING, MessageStream, stream_message
-from tenuto.server.apps.naming import AppNaming, AppRequest
+from tenuto.server.apps.naming import UNMARKED, AppNaming, AppRequest
 from tenuto.server.auth import ServerContext
 from tenuto.server.handlers import Answer
 from tenuto.server.json_io import key_fingerprint, unknown_fields
@@ -75,6 +75,7 @@ async def create_message(
             if not body.stream:
                 return Answer(head.whole(await reply_while_here(request, sent.live)), headers=headers)
             return await _stream(request, head, events_while_here(request, sent.live), headers)
+        template = replace(template, app_task=UNMARKED)
     turn, history = await unstored_turn(context, app.scope, body, template)
     events = context.chat.stream(app.scope, turn, history)
     if body.stream:
