@@ -39,7 +39,7 @@ OPERATIONS = [
     for path, operations in DOCUMENT["paths"].items()
     for method, operation in operations.items()
     # Other protocols have documents, clients and tests of their own.
-    if operation["tags"][0] not in ("openai", "mcp", "a2a")
+    if operation["tags"][0] not in ("openai", "anthropic", "mcp", "a2a")
     for mode in GenerationMode
     # Where nothing can be sent, nothing wrong can be sent.
     if mode is GenerationMode.POSITIVE or operation.get("parameters") or operation.get("requestBody")
