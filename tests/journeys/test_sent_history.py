@@ -417,6 +417,9 @@ async def test_what_says_nothing_replaces_nothing_and_more_than_a_session_keeps_
 
         assert silent.headers["Tenuto-History"] == "continued"
         assert (await listed(service, first.headers["Tenuto-Session"]))[:2] == ["one", "answer 0"]
-        assert many.json()["degraded"] == ["history"]
+        other = await complete(service, *(f"other {number}" for number in range(601)), X_OpenWebUI_Chat_Id="big")
+
+        assert (many.json()["degraded"], other.json()["degraded"]) == (["history"], ["history"])
+        assert (many.headers["Tenuto-History"], other.headers["Tenuto-History"]) == ("new", "put-aside")
         kept = await service.http.get(f"/v1/sessions/{many.headers['Tenuto-Session']}", headers=ANN)
         assert kept.json()["message_count"] == 500

@@ -135,7 +135,9 @@ async def check_follows_seq(sessions: Sessions, turn: OpenTurn, request: ChatReq
     last = _last_talk_seq(turn.window, first)
     if last is None:
         page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST, before=first))
-        last = _last_talk_seq(page.messages, first) or 0
+        # More messages than the session keeps have evicted what stood before them.
+        evicted = expected if turn.session.messages < len(turn.user_messages) else 0
+        last = _last_talk_seq(page.messages, first) or evicted
     if last > expected or (request.replaces_after is None and last < expected):
         await undo_user_message(sessions, turn)
         raise VersionConflict(expected, last)

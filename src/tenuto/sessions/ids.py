@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tenuto.model import Draft, Scope
+from tenuto.model import Draft, IdempotencyKey, Scope
 from tenuto.model.message import check_drafts
 
 # The digit of a UUID that holds its variant: two bits are fixed, two are free.
@@ -49,3 +49,8 @@ def fingerprint(drafts: Sequence[Draft]) -> str:
 def digest_of(value: object) -> str:
     """A digest of a value by its JSON."""
     return blake2b(msgspec.json.encode(value), digest_size=16).hexdigest()
+
+
+def key_of_request(key: str, drafts: Sequence[Draft], given: str | None) -> IdempotencyKey:
+    """The key of a request, with the fingerprint that its door gives it or its messages have."""
+    return IdempotencyKey(key=key, fingerprint=given or fingerprint(drafts))

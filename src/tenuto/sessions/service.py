@@ -51,7 +51,7 @@ from tenuto.sessions.ageing import mark_stale, with_current_status
 from tenuto.sessions.assistant_cap import AssistantCap
 from tenuto.sessions.attachments import AttachmentLimits, prepare
 from tenuto.sessions.events import EventEmitter, EventKind
-from tenuto.sessions.ids import digest_of, fingerprint, fresh_id, session_id_for_key
+from tenuto.sessions.ids import digest_of, fresh_id, key_of_request, session_id_for_key
 from tenuto.sessions.lease import begin_when_free, release_on_error
 from tenuto.sessions.limits import check_head_size, check_message_sizes, check_messages, with_retention
 from tenuto.sessions.media_parts import brings_media
@@ -181,7 +181,7 @@ class Sessions:
         request_key: IdempotencyKey | None = None
         if request.idempotency_key is not None:
             check_drafts(request.messages)
-            request_key = _request_key(request.idempotency_key, request.messages, request.fingerprint)
+            request_key = key_of_request(request.idempotency_key, request.messages, request.fingerprint)
         batch = AppendBatch(
             id=fresh_id(),
             messages=request.messages,
@@ -503,7 +503,7 @@ class Sessions:
             create=with_retention(request.new_session, policy) if create else None,
             lease=min(policy.lease, _RENEWED_LEASE) if request.renews else policy.lease,
             window=request.window,
-            idempotency_key=_request_key(request.idempotency_key, request.user_messages, request.fingerprint)
+            idempotency_key=key_of_request(request.idempotency_key, request.user_messages, request.fingerprint)
             if request.idempotency_key is not None
             else None,
             journaled=policy.on_store_down is OnStoreDown.JOURNAL,
@@ -595,7 +595,3 @@ class Sessions:
 def _id_for(scope: Scope, name: str | None) -> str:
     """The id that owner and name, or key, lead to; without one, a fresh id."""
     return session_id_for_key(scope, name) if name else fresh_id()
-
-
-def _request_key(key: str, drafts: Sequence[Draft], given: str | None) -> IdempotencyKey:
-    return IdempotencyKey(key=key, fingerprint=given or fingerprint(drafts))
