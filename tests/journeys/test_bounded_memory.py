@@ -23,13 +23,14 @@ USERS: Final = 25
 # not at all.
 BOUNDS: Final = (
     "chat.live._MOST_KEPT",
+    "chat.sent_turns._MOST_CACHED",
     "context.tokens._MOST_RECURRING",
     "privacy.detection.finder._MOST_KNOWN",
     "recall.owner_cache._MOST_MEMORIES",
     "recall.embedding._MOST_VECTORS",
     "server.auth._REMEMBERED",
     "stores.sqlite._commits._MOST_ROWS",
-    "upkeep.capture._SESSIONS",
+    "upkeep.unread._SESSIONS",
 )
 
 
@@ -56,14 +57,16 @@ def _held_by(owner: object) -> list[Any]:
 
 
 async def visit(service: HttpService, number: int) -> None:
-    """Talk as a user of one's own, with and without a stream, and with a model of one's own."""
+    """Talk as a user of one's own, with and without a stream, with a model of one's own, and by a whole chat."""
     said, mine = f"I live in town {number} with {number} cats.", {"X-User-ID": f"user-{number}"}
     asked = {"message": said, "stream": number % 2 == 0}
     reply = await service.http.post("/v1/chat", json=asked, headers=mine | {"Idempotency-Key": f"{number}"})
     response = await service.http.post("/v1/turns", json={"message": {"role": "user", "text": said}}, headers=mine)
     answer = {"messages": [{"role": "assistant", "text": said}]}
     done = await service.http.post(f"/v1/turns/{response.json()['turn_id']}/finish", json=answer, headers=mine)
-    assert [one.status_code for one in (reply, response, done)] == [200, 201, 200]
+    chat = {"messages": [{"role": "user", "content": said}]}
+    sent = await service.http.post("/v1/chat/completions", json=chat, headers=mine | {"Tenuto-Session": f"s{number}"})
+    assert [one.status_code for one in (reply, response, done, sent)] == [200, 201, 200, 200]
 
 
 async def test_nothing_grows_with_the_number_of_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
