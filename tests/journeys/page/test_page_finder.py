@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 
 from tests.journeys.page.page_checks import NAMELESS
 from tests.journeys.page.visit import offline
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_a_session_that_comes_while_the_window_is_open_stands_in_it(chromium: Browser) -> None:
+    """The list is asked for anew after an answer; a window that is opened before shows it once it is there."""
+    async with offline(chromium) as (visit, _):
+        listing = asyncio.Event()
+
+        async def hold(route: Route) -> None:
+            await listing.wait()
+            await route.continue_()
+
+        await visit.page.route("**/v1/sessions?*", hold)
+        await visit.say("My train leaves at 7:40.")
+        await visit.hear()
+        await visit.page.keyboard.press("Control+k")
+        recent = visit.page.get_by_role("group", name="Recent sessions").get_by_role("option")
+        await expect(visit.page.get_by_role("option", name="Health")).to_be_visible()
+        await expect(recent).to_have_count(0)
+        listing.set()
+        await expect(recent).to_have_count(1)
 
 
 async def test_sessions_pages_tasks_and_assistants_are_opened_by_name(chromium: Browser) -> None:

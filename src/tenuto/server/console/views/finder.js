@@ -64,6 +64,14 @@ export function finderView(actions, { sessions, tasks }) {
     );
   }
 
+  /** What came since it was opened stands there as well, such as the session of the answer that has just ended. */
+  function draw(now) {
+    if (!node.open) return;
+    const same = ["sessions", "deleted", "assistants"].every((name) => now[name] === state[name]);
+    state = now;
+    if (!same) show();
+  }
+
   /** A click beside the window closes it. */
   function leave(event) {
     if (event.target === node) node.close();
@@ -195,7 +203,7 @@ export function finderView(actions, { sessions, tasks }) {
     }));
   }
 
-  return { node, open };
+  return { node, open, draw };
 }
 
 function keyOf(entry) {

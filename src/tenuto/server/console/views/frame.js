@@ -126,6 +126,7 @@ export function frameView(actions, pages) {
     const now = state.pages[state.page];
     for (const view of [sidebar, heading, beginning, transcript, composer, undo, identity]) view.draw(state, talk);
     page?.draw(state, now);
+    finder?.draw(state);
     lay(state.drawer, page ?? heading);
     set(outage, "hidden", !state.away);
     set(heading.node, "hidden", !talking);
