@@ -14,7 +14,7 @@ from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.recall.lexical import terms
 from tenuto.recall.owner_cache import is_expired, normal_text
 from tenuto.recall.records import StoredMemory
-from tenuto.upkeep.capture import junk_reason
+from tenuto.upkeep.quotes import junk_reason
 
 # Memories that share so much of their terms say the same.
 _NEAR: Final = 0.8

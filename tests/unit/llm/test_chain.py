@@ -207,8 +207,14 @@ def test_importing_the_room_does_not_import_a_providers_library() -> None:
 
 
 async def test_what_a_model_cost_that_declined_counts_with_the_answer_of_the_next() -> None:
-    spent = {"input_tokens": 1000, "output_tokens": 5, "cached_tokens": 400, "cost_nanos": 7}
-    declined = ModelDone(model="a", finish=FinishReason.CONTENT_FILTER, **spent)
+    declined = ModelDone(
+        model="a",
+        finish=FinishReason.CONTENT_FILTER,
+        input_tokens=1000,
+        output_tokens=5,
+        cached_tokens=400,
+        cost_nanos=7,
+    )
     first, second = (ScriptedModel(Say(), name=name, ended=replace(declined, model=name)) for name in "ab")
     last = ScriptedModel("hello", name="c", ended=ModelDone(model="c", input_tokens=100, output_tokens=2, cost_nanos=1))
 

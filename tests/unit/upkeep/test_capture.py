@@ -24,7 +24,9 @@ from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.scope import speaker_tag
 from tenuto.recall import merge
 from tenuto.recall.service import Memories
-from tenuto.upkeep.capture import Capturer, junk_reason, parse_notes, quotable_sentences
+from tenuto.upkeep.capture import Capturer
+from tenuto.upkeep.model_notes import parse_notes
+from tenuto.upkeep.quotes import junk_reason, quotable_sentences
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB
 
