@@ -39,7 +39,7 @@ class Looking:
 
 
 def opened(model: ScriptedModel, *assistants: Assistant, **settings: Any) -> Any:
-    named = {"assistant": assistants[0].name} if assistants else {}
+    named: dict[str, Any] = {"assistant": assistants[0].name} if assistants else {}
     given = Settings(store="memory://", model="scripted", summarizer_model="offline", **named, **settings)
     return open_app(given, models={"scripted": model}, assistants=assistants, run_upkeep=False)
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import openai
 import pytest
+from openai import omit
 
 from tenuto.server.openai import response_stream
 from tests.journeys.openai_clients import OpenAIService, openai_served
@@ -379,8 +380,8 @@ async def test_a_completion_without_a_session_is_stored_nowhere(
     """As its clients expect: the API that the model is asked by would store it, unless it is told not to."""
     stored = []
     async with pointed_at(provider, monkeypatch) as served:
-        for model, more in ((RESPONSES, {}), (RESPONSES, {"store": True}), (CHAT, {}), (CLAUDE, {})):
-            await served.ann.chat.completions.create(model=model, messages=HI, **more)
+        for model, store in ((RESPONSES, omit), (RESPONSES, True), (CHAT, omit), (CLAUDE, omit)):
+            await served.ann.chat.completions.create(model=model, messages=HI, store=store)
             stored.append(provider.last.body.get("store"))
 
     assert stored == [False, True, None, None]

@@ -22,14 +22,14 @@ from tests.samples import ANN
 
 NUMBER: Any = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 FORMED = ModelFacts(schemas=True)
-TRIES = ([Think("Let me ", "see."), Say("Three.")], [Think("As JSON."), Say('{"n": 3}')])
+TRIES: tuple[list[Say | Think], ...] = ([Think("Let me ", "see."), Say("Three.")], [Think("As JSON."), Say('{"n": 3}')])
 
 
 async def events_of(*scripts: Any) -> list[Any]:
     """The events of a streamed turn, up to its failure if it fails."""
     model = ScriptedModel(*scripts, facts=FORMED)
     settings = Settings(store="memory://", model="scripted", summarizer_model="offline")
-    events = []
+    events: list[Any] = []
     async with open_app(settings, models={"scripted": model}, run_upkeep=False) as app:
         chat = await app.chat()
         try:

@@ -111,16 +111,15 @@ def words_of(message: dict[str, Any]) -> str:
 
 
 def words_of_part(message: Any) -> str:
-    said = "".join(
-        {
-            "text": lambda part: part["text"],
-            "tool_call": lambda part: part["id"],
-            "function": lambda part: part["id"],
-            "tool_result": lambda part: f"{part['output']}{part['call_id']}",
-        }[part["type"]](part)
-        for part in message.parts
-    )
-    return f"{message.role.value}: {said}"
+    def said(part: dict[str, Any]) -> str:
+        match part["type"]:
+            case "text":
+                return str(part["text"])
+            case "tool_call" | "function":
+                return str(part["id"])
+        return f"{part['output']}{part['call_id']}"
+
+    return f"{message.role.value}: {''.join(map(said, message.parts))}"
 
 
 STEPS: dict[str, Callable[[App, int], Any]] = {
@@ -207,8 +206,9 @@ async def test_a_compaction_puts_the_talk_aside_and_loses_nothing() -> None:
 async def test_two_apps_on_one_session_lose_nothing_to_each_other() -> None:
     async with http_service(**playing(Answers()), apps="open-webui,claude-code") as service:
         chats = ({"X-OpenWebUI-Chat-Id": "a"}, {"X-Claude-Code-Session-Id": "b"})
-        for texts, chat in (("one",), chats[0]), (("else",), chats[1]), (("one", "answer 0", "two"), chats[0]):
-            answer = await complete(service, *texts, Tenuto_Session="shared", **chat)
+        await complete(service, "one", Tenuto_Session="shared", **chats[0])
+        await complete(service, "else", Tenuto_Session="shared", **chats[1])
+        answer = await complete(service, "one", "answer 0", "two", Tenuto_Session="shared", **chats[0])
 
         assert answer.headers["Tenuto-History"] == "put-aside"
         assert await listed(service, "shared") == [
@@ -250,8 +250,9 @@ async def test_a_message_alone_is_appended_where_no_app_sends_the_whole_chat() -
 
 async def test_a_client_that_says_a_thing_twice_at_once_may_go_on_with_messages_alone() -> None:
     async with http_service(**playing(Answers())) as service:
-        for text in ("yes", "yes", "no", "no", "yes"):
-            last = await complete(service, text, Tenuto_Session="s")
+        for text in ("yes", "yes", "no", "no"):
+            await complete(service, text, Tenuto_Session="s")
+        last = await complete(service, "yes", Tenuto_Session="s")
 
         assert last.headers["Tenuto-History"] == "continued"
         said = ["yes", "answer 1", "no", "answer 2", "no", "answer 3", "yes", "answer 4"]
@@ -261,7 +262,9 @@ async def test_a_client_that_says_a_thing_twice_at_once_may_go_on_with_messages_
 async def test_a_first_question_that_was_changed_stands_once_with_the_answers_behind_it() -> None:
     """An app may keep the answer to a question whose words or picture were changed."""
     async with http_service(**playing(Answers()), apps="open-webui") as service:
-        for first in (["one"], ["two"], ["two", PNG], ["two", GIF], ["two"], [GIF]):
+        firsts: list[list[str | bytes]] = [["one"], ["two"], ["two", PNG], ["two", GIF], ["two"], [GIF]]
+        histories = []
+        for first in firsts:
             parts = [{"type": "text", "text": one} if isinstance(one, str) else image_part(one) for one in first]
             asked = {"role": "user", "content": parts}
             rest = [{"role": "assistant", "content": "kept"}, {"role": "user", "content": "and then?"}]
@@ -274,7 +277,8 @@ async def test_a_first_question_that_was_changed_stands_once_with_the_answers_be
             assert len(stored) == 4
             kinds = [part["type"].removesuffix("_url") for part in parts]
             assert [part["type"] for part in stored[0]["parts"]] == kinds
-        assert answer.headers["Tenuto-History"] == "edited"
+            histories.append(answer.headers["Tenuto-History"])
+        assert histories[-1] == "edited"
 
 
 def image_part(content: bytes) -> dict[str, Any]:
