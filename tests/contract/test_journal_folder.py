@@ -220,12 +220,12 @@ async def test_what_can_never_be_stored_is_set_aside_and_counted(machine: Machin
     for number, turn in ((1, "one"), (2, "two"), (3, "two")):
         await folder.append(KEY, SITE, BASE, row(number, at=number, turn=turn))
 
-    await folder.set_aside(KEY, 1, "torn", 100)
+    await folder.set_aside(KEY, row(1, at=1, turn="one"), "torn", 100)
     shelf = await folder.shelf(KEY)
     await folder.reopen()
     counts = folder.counts
     for number in (2, 3):
-        await folder.set_aside(KEY, number, "torn", 200)
+        await folder.set_aside(KEY, row(number, at=number, turn="two"), "torn", 200)
     empty = await folder.shelf(KEY), await folder.fenced_keys()
     users = await folder.users_aside()
     await folder.purge(150)
@@ -235,6 +235,22 @@ async def test_what_can_never_be_stored_is_set_aside_and_counted(machine: Machin
     assert (shelf.base, [one.number for one in shelf.rows], empty) == (BASE, [2, 3], (None, ()))
     assert (counts, users) == (JournalCounts(waiting=1, oldest=2, quarantined=1), ((SITE, "ann"),))
     assert folder.counts == JournalCounts(quarantined=1)
+
+
+async def test_a_row_with_the_number_of_one_that_was_set_aside_stays(machine: Machine) -> None:
+    """Two processes read the same torn row, and the second one sets it aside after a turn has taken its number."""
+    first, second = await machine.join(), await machine.join()
+    await go_down(first, second)
+    torn, later = row(1, at=1, turn="one"), row(1, at=2, turn="two")
+    await first.append(KEY, SITE, BASE, torn)
+
+    await first.set_aside(KEY, torn, "torn", 100)
+    await first.append(KEY, SITE, BASE, later)
+    await second.set_aside(KEY, torn, "torn", 101)
+
+    shelf = await second.shelf(KEY)
+    assert shelf is not None
+    assert [one.turn for one in shelf.rows] == ["two"]
 
 
 async def test_an_erasure_removes_what_is_left_of_a_user(machine: Machine) -> None:
@@ -249,7 +265,7 @@ async def test_an_erasure_removes_what_is_left_of_a_user(machine: Machine) -> No
 
     keys = await folder.keys_of_user(SITE, "ann")
     early = await folder.erase(SITE, "ann", 5)
-    await folder.set_aside(KEY, 3, "torn", 100)
+    await folder.set_aside(KEY, row(3, at=9), "torn", 100)
     rest = await folder.erase(SITE, "ann", ALWAYS)
     shelf = await folder.shelf(KEY)
 

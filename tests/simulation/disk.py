@@ -178,10 +178,11 @@ class FolderView:
         self._folder.shelves[key] = replace(shelf, base=base, rows=left)
         self._folder.forget_order(key)
 
-    async def set_aside(self, key: bytes, number: int, reason: str, now: int) -> None:
+    async def set_aside(self, key: bytes, row: StoredRow, reason: str, now: int) -> None:
         await self._write()
         shelf = self._folder.shelves.get(key)
-        gone = [row for row in shelf.rows if row.number == number] if shelf is not None else []
+        place = (row.number, row.turn, row.at)
+        gone = [one for one in shelf.rows if (one.number, one.turn, one.at) == place] if shelf is not None else []
         if shelf is None or not gone:
             return
         self._folder.aside.append(_Aside(shelf.site, gone[0], reason, now))

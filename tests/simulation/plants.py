@@ -14,6 +14,7 @@ from tenuto.stores.engine import changes, journal_rows, rules
 from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.commands import Append, Begin
 from tenuto.stores.engine.journal import Journal
+from tenuto.stores.engine.journal_folder import StoredRow
 from tenuto.stores.engine.lane import Lane
 from tenuto.stores.engine.record import Lease
 from tenuto.stores.engine.record_table import RecordTable
@@ -187,8 +188,8 @@ def torn_rows_vanish(patch: pytest.MonkeyPatch) -> None:
     """A row that cannot be read is removed, and no count tells of it."""
     set_aside = FolderView.set_aside
 
-    async def discard(view: FolderView, key: bytes, number: int, reason: str, now: int) -> None:
-        await set_aside(view, key, number, reason, now)
+    async def discard(view: FolderView, key: bytes, row: StoredRow, reason: str, now: int) -> None:
+        await set_aside(view, key, row, reason, now)
         view._folder.aside.clear()
 
     patch.setattr(FolderView, "set_aside", discard)

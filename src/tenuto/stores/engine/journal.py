@@ -313,7 +313,7 @@ class Journal:
                 except UnknownFormat as error:
                     raise Unavailable("journal", "has turns that a newer release wrote") from error
                 except Undecodable:
-                    await self._replay.set_aside(key, stored.number, "torn")
+                    await self._replay.set_aside(key, stored, "torn")
                 except (MessagesMissing, Unplaceable):
                     raise StoreUnavailable from None
             if record is not None and record.contents:

@@ -164,8 +164,9 @@ class JournalFolder(Protocol):
         """Remove a session's rows up to a number: they are in this record, which later ones go on from."""
         ...
 
-    async def set_aside(self, key: bytes, number: int, reason: str, now: int) -> None:
-        """Quarantine a row that the store can never take."""
+    async def set_aside(self, key: bytes, row: StoredRow, reason: str, now: int) -> None:
+        """Quarantine a row that the store can never take, if it still waits. A later row may have taken the number of
+        one that another process has quarantined: that one stays."""
         ...
 
     async def users_aside(self) -> tuple[tuple[Scope, str], ...]:

@@ -145,7 +145,7 @@ class Replay:
                 unplaceable.add(stored.turn)
                 for other in shelf.rows:
                     if other.turn == stored.turn and other.number >= stored.number:
-                        await self.set_aside(key, other.number, error.reason)
+                        await self.set_aside(key, other, error.reason)
                 continue
             if row is not None:
                 # Each by itself: a cap may evict its messages with the next one, and they could not be recognised.
@@ -177,13 +177,13 @@ class Replay:
             except Undecodable:
                 reason = "torn"
                 break
-        await self.set_aside(key, stored.number, reason)
+        await self.set_aside(key, stored, reason)
         return None
 
-    async def set_aside(self, key: bytes, number: int, reason: str) -> None:
+    async def set_aside(self, key: bytes, row: StoredRow, reason: str) -> None:
         """Quarantine a row that the store can never take."""
         _log.warning("a journaled turn was quarantined: %s", reason)
-        await self._folder.set_aside(key, number, reason, to_micros(self._clock()))
+        await self._folder.set_aside(key, row, reason, to_micros(self._clock()))
 
     async def _remove(self, key: bytes, row: Row, site: Scope) -> None:
         """Remove a row that is stored; the others go on from the record that has it."""

@@ -144,7 +144,8 @@ async def test_the_counts_are_those_of_the_rows_whatever_becomes_of_them(tmp_pat
                 one = replace(row(number), turn=f"{key!r}{now // 20}", at=now, users=(chance.choice("ab"),))
                 assert await folder.append(key, SITE, BASE if shelf is None else shelf.base, one)
             case "aside":
-                await folder.set_aside(key, chance.choice(numbers), "torn", now)
+                rows = shelf.rows if shelf is not None else ()
+                await folder.set_aside(key, chance.choice([row(0), *rows]), "torn", now)
             case "remove":
                 await folder.remove(key, chance.choice(numbers), BASE)
             case "erase":

@@ -280,11 +280,11 @@ def remove_rows(db: sqlite3.Connection, key: bytes, through: int, base: StoredBa
         )
 
 
-def set_row_aside(db: sqlite3.Connection, key: bytes, number: int, reason: str, now: int) -> None:
-    """Quarantine a row."""
+def set_row_aside(db: sqlite3.Connection, key: bytes, row: StoredRow, reason: str, now: int) -> None:
+    """Quarantine a row, if it still waits; another one may have its number by now."""
     db.execute(
-        "UPDATE row SET aside = ?, aside_at = ? WHERE key = ? AND number = ? AND aside IS NULL",
-        (reason, now, key, number),
+        "UPDATE row SET aside = ?, aside_at = ? WHERE key = ? AND number = ? AND turn = ? AND at = ? AND aside IS NULL",
+        (reason, now, key, row.number, row.turn, row.at),
     )
     _drop_empty(db, key)
 

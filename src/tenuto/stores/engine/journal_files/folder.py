@@ -151,8 +151,8 @@ class DiskFolder:
     async def remove(self, key: bytes, through: int, base: StoredBase) -> None:
         await self._thread.run(lambda db: files.remove_rows(db, key, through, base))
 
-    async def set_aside(self, key: bytes, number: int, reason: str, now: int) -> None:
-        await self._thread.run(lambda db: files.set_row_aside(db, key, number, reason, now))
+    async def set_aside(self, key: bytes, row: StoredRow, reason: str, now: int) -> None:
+        await self._thread.run(lambda db: files.set_row_aside(db, key, row, reason, now))
 
     async def users_aside(self) -> tuple[tuple[Scope, str], ...]:
         return await self._thread.run(files.users_aside)
