@@ -86,6 +86,23 @@ async def test_evicting_removes_the_longest_unchanged_of_the_site(store: Store, 
         await store.sessions.get(BOB, "s1")
 
 
+async def test_evicting_passes_over_sessions_whose_turn_runs(store: Store, clock: FakeClock) -> None:
+    """The next oldest go in their place; where none are left the site keeps more, until a lease ends."""
+    turns = []
+    for n in range(5):
+        turns.append(await begin(store, ANN, f"s{n}", "hello"))
+        clock.advance(timedelta(seconds=1))
+    await store.sessions.finish_turn(turns[2], closing("answer"))
+
+    assert [item.session_id for item in await store.upkeep.evict(ANN, keep=1)] == ["s2"]
+    assert await store.upkeep.evict(ANN, keep=1) == ()
+    for n in (0, 1):
+        await store.sessions.finish_turn(turns[n], closing("answer"))
+    assert [item.session_id for item in await store.upkeep.evict(ANN, keep=3, keep_session="s0")] == ["s1"]
+    clock.advance(turns[3].lease)
+    assert {item.session_id for item in await store.upkeep.evict(ANN, keep=0)} == {"s0", "s3", "s4"}
+
+
 async def test_evicting_spares_the_newest_whatever_the_clock_says(store: Store, clock: FakeClock) -> None:
     """A clock that went backwards makes the session just created look the oldest."""
     await store.sessions.append(ANN, "a", batch("hello"))

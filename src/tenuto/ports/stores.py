@@ -21,7 +21,8 @@ class StoreUpkeep(Protocol):
     async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:
         """Remove the site's least recently changed sessions beyond `keep`, of all owners.
 
-        The session `keep_session` stays, even if a wrong clock makes it look old.
+        Sessions whose turn runs stay, also if the site then keeps more. The session `keep_session` stays, even if a
+        wrong clock makes it look old.
         """
         ...
 

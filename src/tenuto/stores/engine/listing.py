@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import AsyncIterator
+from datetime import datetime
 from heapq import heappush, heappushpop
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
@@ -258,6 +259,15 @@ def decode_last_change(found: FoundRecord, codec: Codec) -> int:
         return to_micros(codec.decode_last_change(found.record.head, found.index.name))
     except (Undecodable, DecryptionFailed):
         return found.index.listed_at
+
+
+def holds_lease(found: FoundRecord, codec: Codec, now: datetime) -> bool:
+    """Whether a turn of a session runs; of one that does not open, or is corrupt, none can."""
+    try:
+        lease = codec.decode_head(found.record.head, found.index.name).lease
+    except (Undecodable, DecryptionFailed):
+        return False
+    return lease is not None and lease.until > now
 
 
 def decode_session(found: FoundRecord, codec: Codec) -> Session | None:

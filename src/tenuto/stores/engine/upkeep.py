@@ -30,7 +30,7 @@ from tenuto.stores.engine.cache import RecordCache
 from tenuto.stores.engine.codec import Codecs
 from tenuto.stores.engine.journal import Journal
 from tenuto.stores.engine.journal_replay import ERASURES
-from tenuto.stores.engine.listing import LAG, decode_last_change, decode_session, iter_records
+from tenuto.stores.engine.listing import LAG, decode_last_change, decode_session, holds_lease, iter_records
 from tenuto.stores.engine.state import EngineState
 
 _log = logging.getLogger(__name__)
@@ -154,11 +154,12 @@ class EngineUpkeep:
     # What the methods share
 
     async def _oldest(self, scope: Scope, count: int, spared: bytes | None) -> list[FoundRecord]:
-        """The sessions of a site that are longest unchanged, but for one; one that cannot be read by its last listing.
+        """The sessions of a site that are longest unchanged, but for one and those whose turn runs; one that cannot be
+        read by its last listing.
 
         One that changes during the walk is met again: what was met last counts.
         """
-        codec = await self._codecs.load(scope)
+        codec, now = await self._codecs.load(scope), self._clock()
         query = IndexQuery(order=IndexOrder.OLDEST, space=site_key(scope), limit=min(_PAGE, count + 10))
         places = dict[bytes, tuple[int, bytes, FoundRecord]]()
         horizon: int | None = None
@@ -166,7 +167,9 @@ class EngineUpkeep:
             key, listed_at = found.record.key, found.index.listed_at
             if horizon is not None and listed_at > horizon:
                 break
-            if key != spared:
+            if key == spared or holds_lease(found, codec, now):
+                places.pop(key, None)
+            else:
                 places[key] = (decode_last_change(found, codec), key, found)
             if horizon is None and len(places) == count:
                 horizon = listed_at + LAG
