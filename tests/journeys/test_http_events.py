@@ -34,7 +34,7 @@ async def test_a_second_client_is_told_what_changes(tmp_path: Path, monkeypatch:
         await service.http.post("/v1/chat", headers=ANN, json={"message": "hi", "session_id": "s"})
         hub: session_events.SessionEvents = service.app.state.session_events
         named = await service.tenuto.sessions.get(HERE, "s")
-        mine, hers = hub.follow(HERE, named), hub.follow(Scope(tenant="evil", user="ann"))
+        mine, hers = await hub.follow(HERE, named), await hub.follow(Scope(tenant="evil", user="ann"))
         opened = [await anext(mine), await anext(hers)]
 
         reply = (await service.http.post("/v1/chat", headers=ANN, json={"message": "ho", "session_id": "s"})).json()
@@ -78,7 +78,7 @@ async def test_a_named_session_is_followed_until_it_is_removed(tmp_path: Path, m
     ):
         hub: session_events.SessionEvents = service.app.state.session_events
         named = [(await service.tenuto.sessions.create(HERE, session_id=name))[0] for name in ("here", "there")]
-        streams = [hub.follow(HERE, each) for each in named]
+        streams = [await hub.follow(HERE, each) for each in named]
         await service.http.delete(at("here"), headers=ANN)
         await elsewhere.sessions.delete(HERE, "there")
         await elsewhere.sessions.create(replace(HERE, user="bob"), session_id="there")
@@ -110,7 +110,7 @@ async def test_streams_are_counted_when_admitted_and_end_with_their_key(monkeypa
 
     assert [each.status_code for each in refused] == [429] * 3
     assert [(each.status_code, each.text) for each in ended] == [(200, "event: ready\ndata: {}\n\n")] * 2
-    assert (open_streams, len(hub._streams), hub._owners.total()) == (2, 0, 0)
+    assert (open_streams, len(hub._streams), hub._owners._here.total()) == (2, 0, 0)
 
 
 _COMPLETION = {"messages": [{"role": "user", "content": "Count"}], "stream": True}

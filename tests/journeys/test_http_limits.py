@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -47,6 +48,23 @@ async def test_a_minutes_worth_comes_back_in_a_minute_and_not_more() -> None:
         statuses = [(await service.http.get("/v1/sessions", headers=key)).status_code for _ in range(3)]
 
         assert statuses == [200, 200, 429]
+
+
+async def test_limits_are_those_of_all_processes_of_a_store(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"store": f"sqlite:///{tmp_path / 'shared.db'}", "wrong_credentials_per_minute": 20}
+    async with (
+        http_service(locked=True, requests_per_minute=20, **settings) as one,
+        http_service(requests_per_minute=20, **settings) as other,
+    ):
+        key, services = await one.key(), (one, other)
+
+        statuses = [(await services[n % 2].http.get("/v1/sessions", headers=key)).status_code for n in range(24)]
+        wrong = [
+            (await services[n % 2].http.get("/v1/sessions", headers=bearer("tnt_0_x"))).status_code for n in range(24)
+        ]
+
+    assert statuses == [200] * 20 + [429] * 4
+    assert wrong == [401] * 20 + [429] * 4
 
 
 async def test_health_is_asked_without_limit() -> None:

@@ -28,7 +28,7 @@ LIMITS = {
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10400,  # thoughts, items, calls that are answers
     "recall": 2950,
-    "server": 16350,  # attachments, in the forms of A2A and MCP as well; provider tools and items; apps; Anthropic
+    "server": 16600,  # attachments, in the forms of A2A and MCP as well; apps; Anthropic; rates of all processes
     "sessions": 5100,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 750,  # where apps name sessions and users
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time

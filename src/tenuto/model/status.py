@@ -270,7 +270,7 @@ def _store_findings(
         yield _error(
             "store_unavailable",
             "The store does not answer.",
-            f"Start it or check the network to {store.address}; {then}.",
+            f"Start it or check the network to {store.address}; {then}. Rates are counted by each process meanwhile.",
         )
     elif breaker is not None and breaker.state != "closed":
         yield _warning(

@@ -48,7 +48,7 @@ from tenuto.server.a2a import routes as a2a
 from tenuto.server.anthropic import messages as anthropic_messages
 from tenuto.server.apps.by_history import SessionsByHistory
 from tenuto.server.apps.presets import AppRules
-from tenuto.server.auth import Gate, RateLimiter, ServerContext
+from tenuto.server.auth import Gate, ServerContext
 from tenuto.server.channels import channel_routes, serving_channels
 from tenuto.server.error_shapes import handle_http_error, own_addresses
 from tenuto.server.mcp import routes as mcp
@@ -56,6 +56,7 @@ from tenuto.server.metrics import Metrics
 from tenuto.server.middleware import RequestMiddleware
 from tenuto.server.openai import completions, conversations, responses
 from tenuto.server.openai import models as openai_models
+from tenuto.server.rates import RateLimiter, SharedRates
 from tenuto.server.routing import IndexedRouter
 from tenuto.server.session_events import SessionEvents
 from tenuto.server.task_worker import TaskWorker
@@ -103,13 +104,18 @@ def create_app(
     async def start(app: Starlette, tenuto: Tenuto, stack: AsyncExitStack) -> None:
         if settings.memories_without_user:
             _log.warning("memories_without_user is on: callers that name no user share one memory")
-        gate = _gate(settings, verifier, tenuto, clock, ticks)
+        # No other process has a store in memory.
+        shared_state = None if settings.store.startswith("memory:") else tenuto.store.state
+        shared = SharedRates(state=shared_state, clock=clock, ticks=ticks) if shared_state is not None else None
+        gate = _gate(settings, verifier, tenuto, clock, ticks, shared)
         # Opened now: a model or an assistant that cannot be had stops the start, not the first question.
         chat = await tenuto.chat()
         for each in chat.assistants:
             if each.missing is not None and each.missing.cause:
                 _log.warning("assistant %s is missing: %s; %s", each.name, each.missing.cause, each.missing.advice)
-        hub = app.state.session_events = SessionEvents(tenuto.sessions.get, tenuto.stores.elsewhere)
+        hub = app.state.session_events = SessionEvents(
+            tenuto.sessions.get, tenuto.stores.elsewhere, state=shared_state, clock=clock
+        )
         await stack.enter_async_context(hub.running())
         live = await stack.enter_async_context(LiveTurns(chat, tenuto.sessions, hub.on_turn_started))
         app.state.service = ServerContext(
@@ -120,7 +126,9 @@ def create_app(
             sent_turns=SentTurns(tenuto.sessions, chat.redaction, live),
             gate=gate,
             clock=clock,
-            embedding_rates=RateLimiter(settings.embedding_tokens_per_minute, what="tokens of embeddings", now=ticks),
+            embedding_rates=RateLimiter(
+                settings.embedding_tokens_per_minute, what="tokens of embeddings", now=ticks, shared=shared
+            ),
             apps=app_rules,
             by_history=SessionsByHistory(
                 state=tenuto.store.state,
@@ -227,7 +235,12 @@ async def _warming(memories: Memories) -> AsyncIterator[None]:
 
 
 def _gate(
-    settings: Settings, tokens: JwtVerifier | None, tenuto: Tenuto, clock: Clock, ticks: Callable[[], float]
+    settings: Settings,
+    tokens: JwtVerifier | None,
+    tenuto: Tenuto,
+    clock: Clock,
+    ticks: Callable[[], float],
+    shared: SharedRates | None,
 ) -> Gate:
     per_minute = settings.requests_per_minute
     return Gate(
@@ -235,9 +248,11 @@ def _gate(
         tokens=tokens,
         may_be_open=is_loopback(settings.host),
         origins=frozenset(settings.allowed_origins()),
-        rates=RateLimiter(_PER_MINUTE if per_minute is None else per_minute, now=ticks),
-        open_rates=RateLimiter(per_minute or 0, now=ticks),
-        wrong_rates=RateLimiter(settings.wrong_credentials_per_minute, what="wrong credentials", now=ticks),
+        rates=RateLimiter(_PER_MINUTE if per_minute is None else per_minute, now=ticks, shared=shared),
+        open_rates=RateLimiter(per_minute or 0, now=ticks, shared=shared),
+        wrong_rates=RateLimiter(
+            settings.wrong_credentials_per_minute, what="wrong credentials", now=ticks, shared=shared
+        ),
         now=ticks,
     )
 

@@ -14,13 +14,12 @@ import contextlib
 import ipaddress
 import logging
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import lru_cache
 from hashlib import sha256
 from hmac import compare_digest
-from typing import ClassVar, Final, Protocol, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -29,7 +28,7 @@ from starlette.requests import Request
 from tenuto.access import ApiKeys, Caller, JwtVerifier
 from tenuto.app import Tenuto
 from tenuto.chat import Chat, LiveTurns, SentTurns
-from tenuto.errors import DecryptionFailed, InvalidText, LimitReached, Unavailable
+from tenuto.errors import DecryptionFailed, InvalidText, Unavailable
 from tenuto.lru_cache import LruCache
 from tenuto.model import Scope
 from tenuto.model.policy import TaskPolicy
@@ -40,6 +39,7 @@ from tenuto.ports import Clock
 from tenuto.server.apps.by_history import SessionsByHistory
 from tenuto.server.apps.presets import AppRules
 from tenuto.server.problems import Forbidden, HostNotAllowed, InvalidCredential, ScopeMismatch
+from tenuto.server.rates import RateLimiter
 from tenuto.sessions import Sessions
 from tenuto.settings import Settings
 from tenuto.task_errors import KeyProtected
@@ -69,43 +69,6 @@ _NAMING: Final = {
     b"x-chat-id": "chat",
     b"x-thread-id": "thread",
 }
-
-
-class RateLimited(LimitReached):
-    """The caller asked more often than the setting allows."""
-
-    code: ClassVar[str] = "rate_limited"
-
-    def __init__(self, per_minute: int, retry_after: timedelta, what: str = "requests") -> None:
-        super().__init__(f"more than {per_minute} {what} per minute")
-        self.retry_after = retry_after
-
-
-class RateLimiter:
-    """A token bucket per caller: it holds the requests (or `what` else) of a minute and refills evenly."""
-
-    def __init__(self, per_minute: int, *, what: str = "requests", now: Callable[[], float] = time.monotonic) -> None:
-        self._per_minute = per_minute
-        self._what = what
-        self._per_second = per_minute / 60
-        self._now = now
-        self._buckets = LruCache[Hashable, tuple[float, float]](_REMEMBERED)
-
-    def acquire(self, caller: Hashable, count: int = 1) -> None:
-        """Count one request, or so many of `what` is limited.
-
-        Raises:
-            RateLimited: the caller's bucket holds less.
-        """
-        if not self._per_minute:
-            return
-        now = self._now()
-        left, seen = self._buckets.get(caller) or (float(self._per_minute), now)
-        left = min(self._per_minute, left + (now - seen) * self._per_second)
-        # The caller idle for longest has the fullest bucket, so dropping it loses least.
-        self._buckets.put(caller, (left - count if left >= count else left, now))
-        if left < count:
-            raise RateLimited(self._per_minute, timedelta(seconds=(count - left) / self._per_second), self._what)
 
 
 class _HasExceptions(Protocol):
@@ -226,7 +189,7 @@ class Gate:
         address = request.client.host if request.client else ""
         if await self.is_open():
             _check_local_request(request, self._origins)
-            self._open_rates.acquire(address)
+            await self._open_rates.acquire(address)
             request.state.caller = None
             return _read_auth_context(None, request)
         credential = credential_of(request)
@@ -236,9 +199,9 @@ class Gate:
             # of them must not block the others. Secrets are too long to be found by trying.
             if credential is None:
                 raise InvalidCredential
-            self._wrong_rates.acquire(_client_network(address))
+            await self._wrong_rates.acquire(_client_network(address))
             raise InvalidCredential(self._tokens.why_refused(credential) if self._tokens is not None else "")
-        self._rates.acquire(caller.key_id or (caller.tenant, caller.user))
+        await self._rates.acquire(caller.key_id or (caller.tenant, caller.user))
         if caller.agent is not None:
             _bind_agent(request, caller.agent)
         request.state.caller = caller

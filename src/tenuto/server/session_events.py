@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
 from typing import Final, TypeAlias
 
 import msgspec
@@ -18,11 +19,12 @@ from starlette.responses import Response
 
 from tenuto.background import running
 from tenuto.chat import LiveTurn
-from tenuto.errors import LimitReached, SessionNotFound, Unavailable
+from tenuto.errors import SessionNotFound, Unavailable
 from tenuto.model import Scope, Session
 from tenuto.model.scope import owner_key, session_key
 from tenuto.model.values import View
-from tenuto.ports import ElsewhereFeed
+from tenuto.ports import Clock, ElsewhereFeed, StateStore, utc_now
+from tenuto.server.open_streams import OpenStreams
 from tenuto.server.openapi import EventStream, Router
 from tenuto.server.requests import SessionEventsQuery
 from tenuto.server.streams import ServerSentEvent, event_stream
@@ -131,17 +133,24 @@ class _Stream(AsyncIterator[View]):
 
     async def aclose(self) -> None:
         """Release its place."""
-        self._hub.release(self)
+        await self._hub.release(self)
 
 
 class SessionEvents:
-    """The open streams of this process."""
+    """The open streams of this process. Without a `state` no other process counts those of an owner."""
 
-    def __init__(self, lookup: Lookup, feed: ElsewhereFeed | None = None) -> None:
+    def __init__(
+        self,
+        lookup: Lookup,
+        feed: ElsewhereFeed | None = None,
+        *,
+        state: StateStore | None = None,
+        clock: Clock = utc_now,
+    ) -> None:
         self.lookup = lookup
         self._feed = feed
         self._streams: set[_Stream] = set()
-        self._owners: Counter[bytes] = Counter()
+        self._owners = OpenStreams(lasts=timedelta(seconds=_LASTS), state=state, clock=clock)
         self._opened = asyncio.Event()
 
     @contextlib.asynccontextmanager
@@ -170,25 +179,23 @@ class SessionEvents:
             event = TurnBegun(session_id=started.session_id, turn=started.turn, trace_id=started.trace_id)
             self._report(turn.scope, started.session_id, event)
 
-    def follow(self, scope: Scope, session: Session | None = None) -> AsyncIterator[View]:
+    async def follow(self, scope: Scope, session: Session | None = None) -> AsyncIterator[View]:
         """The events for one client, until it is closed. It counts from now on.
 
         Raises:
             LimitReached: this owner has too many streams open.
         """
-        if self._owners[owner_key(scope)] >= _MOST_STREAMS:
-            raise LimitReached(f"{_MOST_STREAMS} streams of events are already open")
+        await self._owners.add(owner_key(scope), _MOST_STREAMS)
         stream = _Stream(self, scope, session)
-        self._owners[owner_key(scope)] += 1
         self._streams.add(stream)
         self._opened.set()
         return stream
 
-    def release(self, stream: _Stream) -> None:
+    async def release(self, stream: _Stream) -> None:
         """Count a stream no longer."""
         if stream in self._streams:
             self._streams.remove(stream)
-            self._owners -= Counter({owner_key(stream.scope): 1})
+            await self._owners.remove(owner_key(stream.scope))
 
     def _report(self, scope: Scope, session_id: str, event: View) -> None:
         for stream in self._streams:
@@ -235,7 +242,7 @@ async def follow_sessions(request: Request, scope: Scope, sessions: Sessions, qu
     """
     named = await sessions.get(scope, query.session_id) if query.session_id is not None else None
     hub: SessionEvents = request.app.state.session_events
-    return await event_stream(request, hub.follow(scope, named), _encode, endless=True)
+    return await event_stream(request, await hub.follow(scope, named), _encode, endless=True)
 
 
 def _encode(event: View) -> ServerSentEvent:

@@ -83,7 +83,7 @@ async def create_embeddings(
     context = context
     per_minute = context.settings.embedding_tokens_per_minute
     tokens = await asyncio.to_thread(_count_tokens, texts, min(_REQUEST_TOKENS, per_minute or _REQUEST_TOKENS))
-    context.embedding_rates.acquire(_caller_key(request), tokens)
+    await context.embedding_rates.acquire(_caller_key(request), tokens)
     memories = await context.tenuto.memories()
     vectors = await cancel_on_disconnect(request, memories.embed_texts(scope, texts))
     if body.dimensions not in (None, len(vectors[0])):

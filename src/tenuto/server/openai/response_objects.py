@@ -38,7 +38,6 @@ from tenuto.model.turn import Trace, place_of, turn_id_of
 from tenuto.model.values import JsonObject
 from tenuto.ports import TraceStore
 from tenuto.process_identity import is_holder_gone
-from tenuto.server.auth import RateLimited
 from tenuto.server.openai.errors import ResponseNotFound
 from tenuto.server.openai.items import (
     ECHO,
@@ -51,6 +50,7 @@ from tenuto.server.openai.items import (
     refusal_part,
     text_item,
 )
+from tenuto.server.rates import RateLimited
 from tenuto.sessions import Sessions
 
 DELETED: Final = "deleted"

@@ -48,7 +48,7 @@ class _Held(NamedTuple):
 _NOTHING: Final = _Held(0, 0, None)
 # What is read before there is a key, and what holds digests alone.
 _UNSEALED: Final = frozenset({KEYS_NAMESPACE, TENANTS_NAMESPACE, ENCRYPTION_NAMESPACE, VAULT})
-_DIGESTS: Final = frozenset({"api-keys", COPIES})
+_DIGESTS: Final = frozenset({"api-keys", "rates", "streams", COPIES})
 _FIRST_PAUSE: Final = 0.004
 _LONGEST_PAUSE: Final = 0.25
 
@@ -221,7 +221,7 @@ class EngineState:
 
 
 def is_always_plain(scope: Scope, namespace: str) -> bool:
-    """Whether state is never sealed as a whole: keys, vaults, and digests of API keys and copied records."""
+    """Whether state is never sealed as a whole: keys, vaults, and digests of API keys, callers and copied records."""
     return namespace in _UNSEALED or (namespace in _DIGESTS and scope.tenant == SYSTEM.tenant)
 
 

@@ -12,7 +12,7 @@ export const en = {
   "health.of": "{some} of {all}",
 
   "health.finding.store_unavailable": "The store does not answer.",
-  "health.do.store_unavailable": "Start the store or check the network to it. With a journal, turns continue and are delivered later.",
+  "health.do.store_unavailable": "Start the store or check the network to it. With a journal, turns continue and are delivered later. Each process counts rates for itself meanwhile.",
   "health.finding.circuit_open": "The circuit breaker is not closed.",
   "health.do.circuit_open": "Wait. It closes as soon as the store answers again.",
   "health.finding.store_slow": "The store answers slowly.",
@@ -132,7 +132,7 @@ export const zh = {
   "health.of": "{some} / {all}",
 
   "health.finding.store_unavailable": "存储没有响应。",
-  "health.do.store_unavailable": "请启动存储，或检查与它之间的网络。启用日志暂存时，对话可以继续，稍后写入存储。",
+  "health.do.store_unavailable": "请启动存储，或检查与它之间的网络。启用日志暂存时，对话可以继续，稍后写入存储。在此期间，各进程分别计算请求频率。",
   "health.finding.circuit_open": "熔断器未闭合。",
   "health.do.circuit_open": "请稍候：存储恢复响应后，熔断器会自动闭合。",
   "health.finding.store_slow": "存储响应缓慢。",
