@@ -133,13 +133,14 @@ def _load_engine() -> Callable[..., AbstractAsyncContextManager[TaskEngine]]:
 
 
 def one_machine_notice(settings: Settings) -> str | None:
-    """What to know where tasks are shared by several machines, but their runs are not."""
+    """What to know where processes share tasks, but maybe not their runs."""
     is_shared = urlsplit(settings.store).scheme in ("postgresql", "postgres") or not is_network_store(settings.store)
     if is_shared or (settings.tasks_database is not None and not settings.tasks_database.startswith("sqlite")):
         return None
+    file = engine_database(settings).removeprefix("sqlite:///")
     return (
-        "Redis holds the tasks, but their runs are in a local file, so tasks of this machine run here alone; "
-        "set tasks_database to a Postgres database that all workers share"
+        f"Redis holds the tasks, but the queue of their runs is the file {file}, and only processes that share it "
+        "share them; set tasks_database to a Postgres database of all, or on one machine the same journal folder"
     )
 
 

@@ -50,7 +50,9 @@ def test_with_redis_a_local_file_is_used_and_said(tmp_path: Path) -> None:
     shared = read_settings({}, store="redis://host", tasks_database="postgresql://db/tasks")
 
     assert engine_database(settings).startswith(f"sqlite:///{tmp_path}/")
-    assert "set tasks_database to a Postgres database" in (one_machine_notice(settings) or "")
+    notice = one_machine_notice(settings) or ""
+    assert engine_database(settings).removeprefix("sqlite:///") in notice
+    assert "only processes that share it share them; set tasks_database to a Postgres database" in notice
     assert one_machine_notice(shared) is None
     assert one_machine_notice(read_settings({}, store="postgresql://db/chat")) is None
     assert one_machine_notice(read_settings({}, store="sqlite:///chat.db")) is None
