@@ -464,6 +464,27 @@ async def test_pages_of_listed_origins_can_call_and_read_every_answer(locked: bo
         assert (off.status_code, "access-control-allow-origin" in off.headers) == (405, False)
 
 
+async def test_an_open_server_answers_for_the_host_of_its_proxy() -> None:
+    """As named in a setting, and for no other name: a page could resolve its own to this machine."""
+    async with http_service(allowed_hosts="Chat.example, [2001:db8::1]") as service:
+        for host in ("chat.example", "CHAT.example:8443", "[2001:db8::1]:80", "127.0.0.1:8765"):
+            own = {"Host": host, "Origin": f"https://{host}", "Sec-Fetch-Site": "same-origin"}
+            assert (await service.http.post("/v1/sessions", headers=own)).status_code == 201
+        for host in ("evil.example", "chat.example.evil.example", "sub.chat.example"):
+            assert code(await service.http.get("/v1/sessions", headers={"Host": host})) == (403, "host_not_allowed")
+        foreign = {"Host": "chat.example", "Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+        assert code(await service.http.post("/v1/sessions", headers=foreign)) == (403, "host_not_allowed")
+        async with service.from_elsewhere("192.0.2.7") as stranger:
+            answer = await stranger.get("/v1/sessions", headers={"Host": "chat.example"})
+            assert code(answer) == (403, "host_not_allowed")
+
+
+@pytest.mark.parametrize("hosts", ["*", "https://chat.example", "chat.example:8443", "*.example", "a b"])
+def test_what_is_no_host_stops_the_start(hosts: str) -> None:
+    with pytest.raises(InvalidSetting, match="allowed_hosts"):
+        Settings(allowed_hosts=hosts)
+
+
 @pytest.mark.parametrize(
     "origins",
     [

@@ -48,7 +48,7 @@ from tenuto.server.a2a import routes as a2a
 from tenuto.server.anthropic import messages as anthropic_messages
 from tenuto.server.apps.by_history import SessionsByHistory
 from tenuto.server.apps.presets import AppRules
-from tenuto.server.auth import Gate, ServerContext
+from tenuto.server.auth import OPEN, Gate, ServerContext
 from tenuto.server.channels import channel_routes, serving_channels
 from tenuto.server.error_shapes import handle_http_error, own_addresses
 from tenuto.server.mcp import routes as mcp
@@ -146,6 +146,8 @@ def create_app(
             mode = await gate.mode()
         except StoreUnavailable:
             mode = "access is unknown until the store answers"
+        if mode == OPEN and settings.allowed_hosts:
+            _log.warning("open without a credential to whoever reaches the proxy of %s", settings.allowed_hosts)
         _log.info("store %s, model %s, %s", place_of(settings.store).rstrip("?"), settings.model, mode)
 
     @asynccontextmanager
@@ -248,6 +250,7 @@ def _gate(
         tokens=tokens,
         may_be_open=is_loopback(settings.host),
         origins=frozenset(settings.allowed_origins()),
+        hosts=settings.proxied_hosts(),
         rates=RateLimiter(_PER_MINUTE if per_minute is None else per_minute, now=ticks, shared=shared),
         open_rates=RateLimiter(per_minute or 0, now=ticks, shared=shared),
         wrong_rates=RateLimiter(

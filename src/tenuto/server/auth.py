@@ -155,6 +155,7 @@ class Gate:
         tokens: JwtVerifier | None,
         may_be_open: bool,
         origins: frozenset[str] = frozenset(),
+        hosts: frozenset[str] = frozenset(),
         rates: RateLimiter,
         open_rates: RateLimiter,
         wrong_rates: RateLimiter,
@@ -165,6 +166,8 @@ class Gate:
         self._may_be_open = may_be_open
         # Whose pages may call an open server, too.
         self._origins = origins
+        # What a proxy on this machine may call it.
+        self._hosts = hosts
         self._rates = rates
         self._open_rates = open_rates
         self._wrong_rates = wrong_rates
@@ -188,7 +191,7 @@ class Gate:
         """
         address = request.client.host if request.client else ""
         if await self.is_open():
-            _check_local_request(request, self._origins)
+            _check_local_request(request, self._origins, self._hosts)
             await self._open_rates.acquire(address)
             request.state.caller = None
             return _read_auth_context(None, request)
@@ -330,13 +333,15 @@ def _client_network(address: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _is_local(client: str, host: str) -> bool:
-    """Whether a request from this address and for this host stays on this machine."""
-    return is_loopback(client) and is_loopback(urlsplit(f"//{host}").hostname or "")
+def _is_local(client: str, host: str, hosts: frozenset[str]) -> bool:
+    """Whether a request comes from this machine, and is for this machine or one of these hosts."""
+    named = urlsplit(f"//{host}").hostname or ""
+    return is_loopback(client) and (is_loopback(named) or named in hosts or f"[{named}]" in hosts)
 
 
-def _check_local_request(request: Request, origins: frozenset[str]) -> None:
+def _check_local_request(request: Request, origins: frozenset[str], hosts: frozenset[str]) -> None:
     """Refuse other machines, and web pages that send requests through the user's browser, but those of `origins`.
+    `hosts` are names under which a proxy on this machine may pass requests on.
 
     A page can resolve its own name to 127.0.0.1 (visible in `Host`), or post across origins, also from another port of
     this machine (visible in `Origin` and `Sec-Fetch-Site`).
@@ -344,7 +349,7 @@ def _check_local_request(request: Request, origins: frozenset[str]) -> None:
     client = request.client.host if request.client else "127.0.0.1"
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
     try:
-        local = _is_local(client, host)
+        local = _is_local(client, host, hosts)
         own = origin is None or urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:  # An unfinished IPv6 address.
         raise HostNotAllowed from None

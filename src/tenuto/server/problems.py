@@ -198,7 +198,10 @@ class HostNotAllowed(AccessDenied):
     code = "host_not_allowed"
 
     def __init__(self) -> None:
-        super().__init__("without API keys this server answers requests made on and for this machine only")
+        super().__init__(
+            "without API keys this server answers requests made on and for this machine only; the host of a proxy "
+            "on it may be named in TENUTO_ALLOWED_HOSTS"
+        )
 
 
 class Problem(View, frozen=True, kw_only=True):

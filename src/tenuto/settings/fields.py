@@ -26,6 +26,7 @@ from tenuto.model.urls import check_url
 from tenuto.model.values import Value
 
 _ENGINE_DATABASES: Final = ("sqlite", "postgresql", "postgres")
+_HOST: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]", re.ASCII)
 _ORIGIN: Final = re.compile(
     r"(?P<scheme>https?)://(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::(?P<port>[1-9][0-9]{0,4}))?"
 )
@@ -111,6 +112,8 @@ class Settings(Value, frozen=True, kw_only=True):
     metrics_token: str | None = None
     wrong_credentials_per_minute: int = 60
     cors_origins: str | None = None
+    # Names under which a proxy of this machine passes requests to an open server.
+    allowed_hosts: str | None = None
 
     jwt_secret: str | None = None
     jwt_key_file: str | None = None
@@ -252,6 +255,7 @@ class Settings(Value, frozen=True, kw_only=True):
         self._check_keys()
         self._check_tasks()
         self.allowed_origins()
+        self.proxied_hosts()
         self.privacy()
         self.prompt()
         self.context_windows()
@@ -278,6 +282,19 @@ class Settings(Value, frozen=True, kw_only=True):
                     "lower case and without a path: https://app.example, http://localhost:5173",
                 )
         return origins
+
+    def proxied_hosts(self) -> frozenset[str]:
+        """The hosts that an open server answers for beside this machine's own names.
+
+        Raises:
+            InvalidSetting: one of them is no host alone.
+        """
+        hosts = frozenset(host.strip().lower() for host in (self.allowed_hosts or "").split(",") if host.strip())
+        for host in hosts:
+            if _HOST.fullmatch(host) is None:
+                why = f"{host!r} is not a host without scheme, port, path or wildcard: chat.example"
+                raise InvalidSetting("allowed_hosts", why)
+        return hosts
 
     def _check_jwt(self) -> None:
         ways = [name for name in ("jwt_secret", "jwt_key_file", "jwt_jwks_file") if getattr(self, name)]
