@@ -360,6 +360,10 @@ class Tenuto:
             clear_caches=self._clear_caches,
         )
 
+    def finish_by(self, moment: float) -> None:
+        """Have closing wait for work no longer than until this moment of the event loop's clock."""
+        self.upkeep.ends_at = self._ledger.ends_at = moment
+
     def _clear_caches(self) -> None:
         """Drop what this process holds of users' texts and pictures beside the store's own cache."""
         if self._memories is not None:

@@ -97,6 +97,24 @@ def test_a_taken_port_is_told_in_a_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
+def test_workers_on_a_store_in_memory_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    process = _start(tmp_path / "unused.db", "--store", "memory://", "--workers", "2")
+    _, said = process.communicate(timeout=WAIT)
+
+    assert process.returncode == 1
+    assert "workers: a store in memory belongs to one process" in " ".join(said.split())
+
+
+def test_settings_that_do_not_start_end_all_workers(tmp_path: Path) -> None:
+    """The first one says why, once."""
+    process = _start(tmp_path / "state.db", "--workers", "3", TENUTO_ASSISTANT="nobody")
+    _, said = process.communicate(timeout=WAIT)
+
+    assert process.returncode == 1
+    assert said.count("nobody") >= 1
+    assert "is started again" not in said
+
+
 def test_ten_megabytes_are_refused_and_the_server_lives(server: ServerProcess) -> None:
     server.http.post("/v1/sessions", headers=ANN, json={"id": "s"})
 

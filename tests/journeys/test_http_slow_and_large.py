@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import chain, repeat
+from typing import ClassVar
 
 import httpx
 import pytest
@@ -35,6 +36,17 @@ class Quiet(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class Leaving(LimitedHttpProtocol):
+    """Its last connection can be told that the server ends."""
+
+    limits = HttpLimits(leave_seconds=3600)
+    last: ClassVar[LimitedHttpProtocol]
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        type(self).last = self
 
 
 @asynccontextmanager
@@ -115,3 +127,19 @@ async def test_connections_are_kept_between_requests_of_any_size() -> None:
         many = {f"X-{n}": "a" for n in range(30)}
         assert (await http.get("/healthz", headers=many)).status_code == 431
         assert (await http.get("/v1/models", headers=many)).json()["error"]["code"] == "headers_too_large"
+
+
+async def test_a_kept_connection_is_told_that_the_server_ends() -> None:
+    """A client that is about to use it gets its answer; without a request it is closed soon."""
+    async with port(Leaving) as number:
+        reader, writer = await asyncio.open_connection("127.0.0.1", number)
+        writer.write(LINE + b"\r\n")
+        first = await reader.readuntil(b"}")
+        Leaving.last.shutdown()
+        writer.write(LINE + b"\r\n")
+        rest = await reader.read()
+        writer.close()
+
+    assert b"connection: close" not in first
+    assert rest.startswith(b"HTTP/1.1 200")
+    assert b"connection: close" in rest

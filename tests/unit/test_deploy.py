@@ -111,6 +111,59 @@ def test_the_compose_file_fits_together() -> None:
     assert all("healthcheck" in services[name] for name in ("valkey", "postgres"))
 
 
+def nginx() -> dict[str, list[list[str]]]:
+    """The directives of the sample by their names; `nginx -t` is for machines that have it."""
+    text = re.sub(r"#.*", "", (DEPLOY / "nginx" / "tenuto.conf").read_text())
+    assert text.count("{") == text.count("}")
+    found: dict[str, list[list[str]]] = {}
+    for statement in filter(None, map(str.strip, re.split(r"[;{}]", text))):
+        name, *values = shlex.split(statement)
+        found.setdefault(name, []).append(values)
+    return found
+
+
+def test_the_sample_of_nginx_fits_the_servers() -> None:
+    directives = nginx()
+    settings, published = Settings(), [service.get("ports", []) for service in compose()["services"].values()]
+
+    upstream = {values[0] for values in directives["server"] if values}
+    assert upstream == {port.rpartition(":")[0] for ports in published for port in ports}
+    assert directives["client_max_body_size"] == [[f"{settings.max_body_bytes >> 20}m"]]
+    assert directives["proxy_pass"] == [["http://tenuto"]]
+    assert directives["upstream"] == [["tenuto"]]
+    # Without them no connection to a server is kept, and no stream arrives as it is made.
+    assert directives["proxy_http_version"] == [["1.1"]]
+    assert ["Connection", ""] in directives["proxy_set_header"]
+    assert directives["proxy_buffering"] == [["off"]]
+    shown = (TOP / "docs" / "how-to" / "deploy.md").read_text()
+    sample = (DEPLOY / "nginx" / "tenuto.conf").read_text()
+    assert all(block in sample for block in re.findall(r"```nginx\n(.*?)```", shown, re.DOTALL))
+
+
+def test_the_sample_of_kubernetes_fits_together() -> None:
+    parts = {part["kind"]: part for part in yaml.safe_load_all((DEPLOY / "kubernetes" / "tenuto.yaml").read_text())}
+    pod = parts["StatefulSet"]["spec"]["template"]
+    (server,), (port,) = pod["spec"]["containers"], parts["Service"]["spec"]["ports"]
+    settings, steps = read_settings(parts["Secret"]["stringData"]), dict(dockerfile())
+
+    check_command(server["args"])
+    assert server["ports"] == [{"name": "http", "containerPort": int(steps["EXPOSE"])}]
+    assert pod["spec"]["securityContext"]["runAsUser"] == int(steps["USER"])
+    assert pod["metadata"]["labels"] == parts["Service"]["spec"]["selector"]
+    assert {parts["Service"]["metadata"]["name"], parts["StatefulSet"]["spec"]["serviceName"]} == {"tenuto"}
+    (rule,) = parts["Ingress"]["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    assert path["backend"]["service"] == {"name": "tenuto", "port": {"name": port["name"]}}
+    probes = [server[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")]
+    assert [probe["path"] for probe in probes] == ["/healthz", "/healthz", "/readyz"]
+    mounts = {mount["mountPath"] for mount in server["volumeMounts"]}
+    assert mounts == {steps["VOLUME"], "/tmp"}, "the journal outlives the pod"
+    leaves = server["lifecycle"]["preStop"]["sleep"]["seconds"] + settings.shutdown_timeout.total_seconds()
+    assert pod["spec"]["terminationGracePeriodSeconds"] > leaves + 5
+    body = parts["Ingress"]["metadata"]["annotations"]["nginx.ingress.kubernetes.io/proxy-body-size"]
+    assert body == f"{settings.max_body_bytes >> 20}m"
+
+
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_a_unit_starts_a_command_with_known_settings(path: Path, tmp_path: Path) -> None:
     service = unit(path)["Service"]

@@ -24,11 +24,11 @@ LIMITS = {
     "gateway": 1250,  # files that a chat shows, and what the chat is told of them
     "integrations": 4300,  # contents that frameworks have inside their messages
     "llm": 3900,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
-    "model": 6050,  # attachments, their types and bombs; parameters and their ranges; thoughts; provider tools
+    "model": 6150,  # attachments, their types and bombs; parameters and their ranges; thoughts; status of workers
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10400,  # thoughts, items, calls that are answers
     "recall": 2950,
-    "server": 16600,  # attachments, in the forms of A2A and MCP as well; apps; Anthropic; rates of all processes
+    "server": 17150,  # attachments, in the forms of A2A and MCP as well; apps; Anthropic; rates of all; workers
     "sessions": 5100,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 750,  # where apps name sessions and users
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
@@ -38,7 +38,7 @@ LIMITS = {
     "wiring": 1850,  # models opened when a request names them; models that a caller gives, which were read in app.py
     CONSOLE: 14800,  # a choice of the model; attachments
     STORE_SCRIPTS: 960,  # attachments are counted and copied
-    TOP: 1450,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; which models are allowed
+    TOP: 1455,  # background tasks, caches and pauses, once; parameters of `ask` and `scope`; when closing ends
 }
 
 

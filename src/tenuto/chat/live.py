@@ -163,6 +163,8 @@ class LiveTurns:
         self._chat = chat
         self._on_start = on_start
         self._sessions = sessions
+        # Seconds for running turns at the end; `None` is a few.
+        self.grace: float | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._keyed: dict[tuple[Scope, str], LiveTurn] = {}
         self._by_session: dict[bytes, LiveTurn] = {}
@@ -183,7 +185,8 @@ class LiveTurns:
     async def __aexit__(self, *_: object) -> None:
         """Give running turns a few seconds to end, then cancel them: their messages stay, and their keys resume."""
         if self._tasks:
-            late = (await asyncio.wait(self._tasks, timeout=_GRACE))[1]
+            grace = _GRACE if self.grace is None else self.grace
+            late = (await asyncio.wait(self._tasks, timeout=grace))[1]
             for task in late:
                 task.cancel()
             if late:

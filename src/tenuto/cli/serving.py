@@ -23,10 +23,14 @@ _log = logging.getLogger(__name__)
 def serve(
     host: Annotated[str | None, option("ADDRESS", "Address to listen on.")] = None,
     port: Annotated[int | None, option("N", "Port to listen on; 0 picks a free one.", min=0, max=65_535)] = None,
+    workers: Annotated[int | None, option("N", "Server processes on the port.", min=1, max=64)] = None,
     store: StoreUrl = None,
 ) -> None:
-    """Serve sessions over HTTP until stopped."""
-    settings = read_settings(store=store, host=host, port=port)
+    """Serve sessions over HTTP until stopped.
+
+    With several workers, SIGHUP replaces them one after the other.
+    """
+    settings = read_settings(store=store, host=host, port=port, workers=workers)
     make_folder(settings)
     # Only this command pays for the web framework.
     from tenuto.server import serve as serve_http

@@ -159,7 +159,9 @@ def _facts(status: StatusView, before: StatusView | None) -> Iterator[tuple[str,
         yield "cache", _cache(status)
     yield "upkeep", f"{jobs.running:,} running, {jobs.waiting:,} waiting, {jobs.done:,} done, {jobs.failed:,} failed"
     yield "tasks", tasks.status if tasks.error is None else f"{tasks.status}: {tasks.error}"
-    yield "process", f"{_size(status.process.memory_bytes)} memory, {_span(status.process.cpu_seconds)} processor time"
+    process = status.process
+    used = f"{_size(process.memory_bytes)} memory, {_span(process.cpu_seconds)} processor time"
+    yield "process", used if process.workers == 1 else f"{used}, {process.workers} workers"
 
 
 def _model(model: ModelStatus) -> str:

@@ -193,13 +193,15 @@ class WorkerStatus(View, frozen=True, kw_only=True):
 
 
 class ProcessStatus(View, frozen=True, kw_only=True):
-    """The server process. `memory_bytes` is its resident memory, null where the system does not tell."""
+    """The server process, or all `workers` together, with the start of the oldest. `memory_bytes` is resident memory,
+    null where the system does not tell."""
 
     version: str
     started_at: datetime
     uptime_seconds: float
     cpu_seconds: float
     memory_bytes: int | None
+    workers: int = 1
 
 
 class StatusView(View, frozen=True, kw_only=True):

@@ -61,6 +61,7 @@ from tenuto.server.routing import IndexedRouter
 from tenuto.server.session_events import SessionEvents
 from tenuto.server.task_worker import TaskWorker
 from tenuto.server.web_streams import ag_ui, ai_sdk
+from tenuto.server.workers import Peers, WorkerPlace
 from tenuto.settings import Settings
 from tenuto.stores.factory import place_of
 
@@ -89,10 +90,13 @@ def create_app(
     clock: Clock = utc_now,
     ticks: Callable[[], float] = time.monotonic,
     opened: Tenuto | None = None,
+    place: WorkerPlace | None = None,
+    turns_grace: float | None = None,
 ) -> Starlette:
     """The application. It opens the installation when it starts and closes it when it ends, unless handed an open one.
 
-    `clock` tells the time of day, `ticks` the seconds that limits and trust in a credential are counted by.
+    `clock` tells the time of day, `ticks` the seconds that limits and trust in a credential are counted by. With a
+    `place` it is one of several workers. At the end, turns have `turns_grace` seconds.
 
     Raises:
         InvalidSetting: a key file of the settings does not hold a fitting key, or no preset has the name of an app.
@@ -118,6 +122,7 @@ def create_app(
         )
         await stack.enter_async_context(hub.running())
         live = await stack.enter_async_context(LiveTurns(chat, tenuto.sessions, hub.on_turn_started))
+        live.grace = turns_grace
         app.state.service = ServerContext(
             settings=settings,
             tenuto=tenuto,
@@ -169,6 +174,9 @@ def create_app(
             )
             mcp_server = app.state.mcp = mcp.lazy_mcp_server(tenuto)
             a2a_server = app.state.a2a = a2a.lazy_a2a_server(tenuto, live)
+            if app.state.peers is not None:
+                answers = {"metrics": meters.encode, "status": app.state.status.encode}
+                await stack.enter_async_context(app.state.peers.answering(answers))
             async with _warming(await tenuto.memories()), worker.running(), mcp_server.running(), a2a_server.running():
                 yield
 
@@ -217,6 +225,7 @@ def create_app(
     router.lifespan_context = app.router.lifespan_context
     app.router = router
     app.state.meters = meters
+    app.state.peers = Peers(place) if place is not None else None
     app.state.own_addresses = own_addresses(router.routes)
     return app
 

@@ -12,9 +12,10 @@ from starlette.responses import Response
 from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.model.values import View
 from tenuto.server.auth import ServerContext, authenticate_operator
-from tenuto.server.metrics import Metrics
+from tenuto.server.metrics import Metrics, merged_text
 from tenuto.server.openapi import Router
 from tenuto.server.task_worker import TaskWorker, TaskWorkerView
+from tenuto.server.workers import Peers
 from tenuto.wiring.tasks import can_run_plans
 
 routes = Router("health")
@@ -94,10 +95,12 @@ def _task_worker(request: Request) -> TaskWorker:
 
 @routes.get("/metrics", content={"text/plain": {"schema": {"type": "string"}}})
 async def get_metrics(request: Request) -> Response:
-    """Get metrics in the text format of Prometheus.
+    """Get metrics in the text format of Prometheus, those of all workers.
 
     They cover all tenants: a server with keys asks for `metrics_token` or the role `operator`.
     """
     await authenticate_operator(request, "metrics are")
     meters: Metrics = request.app.state.meters
-    return Response(meters.text(), media_type=_METRICS)
+    peers: Peers | None = request.app.state.peers
+    text = meters.text() if peers is None else merged_text(await peers.ask("metrics"), peers.of)
+    return Response(text, media_type=_METRICS)

@@ -30,12 +30,15 @@ class HttpLimits:
     # A body has these seconds, and one more for each `body_bytes_per_second` that came.
     body_seconds: float = 20.0
     body_bytes_per_second: int = 1024
+    # How long a connection without a request stays open when the server ends.
+    leave_seconds: float = 0.5
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
     """uvicorn's protocol, closed to a client that sends too much head or sends too slowly.
 
-    When the server ends, it waits for responses under way, but not for endless ones, whose clients connect again.
+    When the server ends, it waits for responses under way, but not for endless ones, whose clients connect again; a
+    connection without a request ends with the next one, or soon.
     """
 
     limits = HttpLimits()
@@ -46,7 +49,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._since = time.monotonic()
         self._timer: asyncio.TimerHandle | None = None
         self._received = self._body = self._head = self._count = 0
-        self._refused = False
+        self._refused = self._leaving = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -60,8 +63,17 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         under_way: RequestResponseCycle | None = self.cycle
         if under_way is not None and under_way.scope.get("state", {}).get("endless"):
             self.transport.close()
+        elif under_way is None or under_way.response_complete:
+            # A client may be about to use it: that request is answered, with the word that the connection ends.
+            self._leaving = True
+            self.loop.call_later(self.limits.leave_seconds, self._close_if_idle)
         else:
             super().shutdown()
+
+    def _close_if_idle(self) -> None:
+        under_way: RequestResponseCycle | None = self.cycle
+        if under_way is None or under_way.response_complete:
+            self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -95,6 +107,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         # The request is refused after the parser returns; until then nothing may start it.
         if not self._head_too_large():
             super().on_headers_complete()
+            if self._leaving:
+                self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         self._body += len(body)

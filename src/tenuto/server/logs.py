@@ -36,9 +36,10 @@ class KeyValueFormatter(logging.Formatter):
     The message and those fields pass `clean`; our own ids and times stay as they are, so that a line can be followed.
     """
 
-    def __init__(self, clean: Callable[[str], str] = str) -> None:
+    def __init__(self, clean: Callable[[str], str] = str, worker: int | None = None) -> None:
         super().__init__()
         self._clean = clean
+        self._process = {} if worker is None else {"worker": worker}
         # Most lines are of the same second as the one before.
         self._second, self._time = -1, ""
 
@@ -47,7 +48,7 @@ class KeyValueFormatter(logging.Formatter):
         if second != self._second:
             self._second, self._time = second, datetime.fromtimestamp(second, UTC).isoformat()[:-6]
         head = f"time={self._time}.{int(record.created % 1 * 1000):03d}+00:00 level={record.levelname.lower()}"
-        fields: dict[str, object] = {"logger": record.name}
+        fields: dict[str, object] = {"logger": record.name, **self._process}
         if request_id.get():
             fields["request"] = request_id.get()
         fields |= about()
@@ -75,13 +76,13 @@ def _format_value(value: object) -> str:
     return msgspec.json.encode(text.encode(errors="replace").decode(errors="replace")).decode()
 
 
-def configure_logging(level: str, clean: Callable[[str], str] = str) -> None:
+def configure_logging(level: str, clean: Callable[[str], str] = str, worker: int | None = None) -> None:
     """Send everything of ours from `level` on to standard error, one line each; of others, warnings at most.
 
-    `clean` takes out what may not stand in a log.
+    `clean` takes out what may not stand in a log. Each line of one of several workers has its number.
     """
     lines = logging.StreamHandler(sys.stderr)
-    lines.setFormatter(KeyValueFormatter(clean))
+    lines.setFormatter(KeyValueFormatter(clean, worker))
     wanted = logging.getLevelNamesMapping()[level.upper()]
     # Anthropic's client, for one, writes whole prompts at level debug.
     logging.basicConfig(level=max(wanted, logging.WARNING), handlers=[lines], force=True)

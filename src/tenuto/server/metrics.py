@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -140,6 +141,55 @@ class Metrics:
     def text(self) -> bytes:
         """All meters, as Prometheus reads them."""
         return generate_latest(self._registry)
+
+    async def encode(self) -> bytes:
+        """All meters, for `merged_text`."""
+        return msgspec.json.encode(
+            [
+                MeterFamily(
+                    name=family.name,
+                    help=family.documentation,
+                    kind=family.type,
+                    samples=[(sample.name, sample.labels, sample.value) for sample in family.samples],
+                )
+                for family in self._registry.collect()
+            ]
+        )
+
+
+class MeterFamily(msgspec.Struct, frozen=True):
+    """A metric with its samples: names, labels and values."""
+
+    name: str
+    help: str
+    kind: str
+    samples: list[tuple[str, dict[str, str], float]]
+
+
+def merged_text(answers: Mapping[int, bytes], workers: int) -> bytes:
+    """The meters of several workers; the label `worker` names whose a sample is, since their counters begin again one
+    by one."""
+    return generate_latest(_MergedCollector(answers, workers))
+
+
+class _MergedCollector(Collector):
+    def __init__(self, answers: Mapping[int, bytes], workers: int) -> None:
+        self._answers = answers
+        self._workers = workers
+
+    def collect(self) -> Iterator[Metric]:
+        merged: dict[str, Metric] = {}
+        for number, answer in self._answers.items():
+            for family in msgspec.json.decode(answer, type=list[MeterFamily]):
+                metric = merged.setdefault(family.name, Metric(family.name, family.help, family.kind))
+                for name, labels, value in family.samples:
+                    metric.add_sample(name, {**labels, "worker": str(number)}, value)
+        up = merged["tenuto_worker_up"] = GaugeMetricFamily(
+            "tenuto_worker_up", "Whether a worker answered its fellow that was asked", labels=["worker"]
+        )
+        for number in range(1, self._workers + 1):
+            up.add_metric([str(number)], number in self._answers)
+        yield from merged.values()
 
 
 def _totals(counter: Counter) -> Iterator[Sample]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec.structs import replace
 from starlette.requests import Request
 
@@ -20,6 +21,7 @@ from tenuto.chat import Chat, LiveTurns
 from tenuto.errors import Invalid, Unavailable
 from tenuto.extras import with_folder
 from tenuto.llm.reach import address_variables
+from tenuto.model.merged_status import merge_views
 from tenuto.model.status import (
     EXTRA_MISSING,
     BreakerStatus,
@@ -42,6 +44,7 @@ from tenuto.server.auth import authenticate_operator
 from tenuto.server.metrics import Metrics
 from tenuto.server.openapi import Router
 from tenuto.server.task_worker import TaskWorker
+from tenuto.server.workers import Peers
 from tenuto.sessions.events import EventKind
 from tenuto.stores.factory import place_of, sqlite_path
 from tenuto.wiring.models import home_provider
@@ -62,6 +65,7 @@ _EXAMPLE: Final[JsonObject] = {
         "uptime_seconds": 3600.0,
         "cpu_seconds": 41.5,
         "memory_bytes": 121634816,
+        "workers": 1,
     },
     "store": {
         "backend": "redis",
@@ -132,6 +136,10 @@ class ServerStatus:
         self._clock = clock
         self._started_at = clock()
         self._store_version: str | None = None
+
+    async def encode(self) -> bytes:
+        """The view, for the worker that was asked."""
+        return msgspec.json.encode(await self.view())
 
     async def view(self) -> StatusView:
         """The status of now. It pings the store, for two seconds at most."""
@@ -272,14 +280,19 @@ class ServerStatus:
 
 @routes.get("/status", example=_EXAMPLE)
 async def get_status(request: Request) -> StatusView:
-    """Get the state of this server process and its store.
+    """Get the state of the server, all of its workers, and its store.
 
     Breaker, journal, cache, turns, upkeep, memory and findings. It covers all tenants: a server with keys asks for
     `metrics_token` or the role `operator`.
     """
     await authenticate_operator(request, "the status of the server is")
     status: ServerStatus = request.app.state.status
-    return await status.view()
+    peers: Peers | None = request.app.state.peers
+    if peers is None:
+        return await status.view()
+    answers = await peers.ask("status")
+    views = [msgspec.json.decode(answer, type=StatusView) for answer in answers.values()]
+    return merge_views(views or [await status.view()], peers.of)
 
 
 def _without_credentials(address: str) -> str:

@@ -34,6 +34,7 @@ from tenuto.sessions.lease import complete_despite_cancel
 FLUSH_EVERY: Final = timedelta(seconds=3)
 """What a killed process may lose."""
 _LAST_FLUSH_SECONDS: Final = 5.0
+_LEAST_FLUSH_SECONDS: Final = 0.5
 _ROWS: Final = "usage"
 # The rows of all tenants, in order of days, so that old ones are found without a list of tenants.
 _INDEX: Final = "usage-rows"
@@ -86,6 +87,8 @@ class UsageLedger:
         self._open: dict[_Place, _Batch] = {}
         self._locks: WeakValueDictionary[_Place, asyncio.Lock] = WeakValueDictionary()
         self._gathered = asyncio.Event()
+        # A moment of the event loop's clock.
+        self.ends_at: float | None = None
 
     # Count
 
@@ -120,9 +123,12 @@ class UsageLedger:
                     _log.warning("usage is not stored yet: %s", error.code)
 
     async def close(self) -> None:
-        """Store what is left, for a few seconds at most."""
+        """Store what is left, for a few seconds at most, and not much beyond `ends_at`."""
+        until = asyncio.get_running_loop().time() + _LAST_FLUSH_SECONDS
+        if self.ends_at is not None:
+            until = min(until, max(self.ends_at, until - _LAST_FLUSH_SECONDS + _LEAST_FLUSH_SECONDS))
         try:
-            async with asyncio.timeout(_LAST_FLUSH_SECONDS):
+            async with asyncio.timeout_at(until):
                 await self.flush()
         except TimeoutError:
             pass

@@ -98,6 +98,9 @@ class Settings(Value, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 8765
     max_body_bytes: int = 32 * 1024 * 1024
+    # Server processes on one port; and how long they take to stop.
+    workers: int = 1
+    shutdown_timeout: timedelta = timedelta(seconds=15)
     max_message_bytes: int = 1024 * 1024
     max_head_bytes: int = 256 * 1024
     max_attachment_bytes: int = 10 * 1024 * 1024
@@ -228,6 +231,9 @@ class Settings(Value, frozen=True, kw_only=True):
         _check_range("port", self.port, 0, 65_535)
         for what in ("l1_sessions", "l1_bytes", "max_body_bytes"):
             _check_range(what, getattr(self, what), 1, 2**53)
+        _check_range("workers", self.workers, 1, 64)
+        if self.shutdown_timeout < timedelta(seconds=2):
+            raise InvalidSetting("shutdown_timeout", "must be at least two seconds")
         _check_range("requests_per_minute", self.requests_per_minute or 0, 0, 2**31)
         _check_range("embedding_tokens_per_minute", self.embedding_tokens_per_minute, 0, 2**31)
         _check_range("wrong_credentials_per_minute", self.wrong_credentials_per_minute, 0, 2**31)

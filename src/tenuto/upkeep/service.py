@@ -65,6 +65,8 @@ class Upkeep:
         self._jobs = Jobs()
         # By kind: one that fails in every round must not look well because the others succeed.
         self._sweeps: dict[str, JobCounts] = {}
+        # A moment of the event loop's clock.
+        self.ends_at: float | None = None
 
     # After a turn
 
@@ -97,7 +99,11 @@ class Upkeep:
         self._jobs.start(kind, subject, work)
 
     async def drain(self, within: timedelta | None = None) -> None:
-        """Wait until everything that was started is done; what takes longer than `within` is cancelled."""
+        """Wait until everything that was started is done; what takes longer than `within` is cancelled, and so is what
+        goes on after `ends_at`."""
+        if self.ends_at is not None:
+            left = timedelta(seconds=max(0.0, self.ends_at - asyncio.get_running_loop().time()))
+            within = left if within is None else min(within, left)
         if self._followed:
             await self.after_turn.drain(within)
         await self._jobs.drain(within)

@@ -182,11 +182,12 @@ function tasksCard({ status, error }) {
   return card("tasks", status === "unavailable" ? "error" : "ok", status, [error !== null && ["error", error]]);
 }
 
-function processCard({ uptime_seconds, cpu_seconds, memory_bytes }) {
+function processCard({ uptime_seconds, cpu_seconds, memory_bytes, workers }) {
   return card("process", "ok", null, [
     ["uptime", lasting(uptime_seconds * 1000)],
     ["memory", memory_bytes === null ? t("health.none") : bytes(memory_bytes)],
     ["cpu", lasting(cpu_seconds * 1000)],
+    ...(workers > 1 ? [["workers", number(workers)]] : []),
   ]);
 }
 

@@ -1,16 +1,18 @@
 /** Phrases of the page of the server's health. */
 
 export const en = {
-  "health.lead": "The state of this server process and its store, updated every three seconds.",
+  "health.lead": "The state of this server and its store, updated every three seconds.",
   "health.role": "The status covers every tenant, so it needs a key with the role operator. Create one on the server:",
   "health.level.ok": "All is well",
   "health.level.uncalled": "Nothing is wrong so far; no model was called yet",
   "health.level.warning": "Something needs attention",
   "health.level.error": "Something is wrong",
-  "health.since": "Counts since this process started on {moment}, version {version}.",
+  "health.since": "Counts since this server started on {moment}, version {version}.",
   "health.none": "–",
   "health.of": "{some} of {all}",
 
+  "health.finding.workers_silent": "Workers of this server do not answer.",
+  "health.do.workers_silent": "They are being started, or hang: the log of tenuto serve says which.",
   "health.finding.store_unavailable": "The store does not answer.",
   "health.do.store_unavailable": "Start the store or check the network to it. With a journal, turns continue and are delivered later. Each process counts rates for itself meanwhile.",
   "health.finding.circuit_open": "The circuit breaker is not closed.",
@@ -90,6 +92,7 @@ export const en = {
   "health.fact.error": "Error",
   "health.fact.uptime": "Running for",
   "health.fact.memory": "Memory",
+  "health.fact.workers": "Workers",
   "health.fact.cpu": "Processor time",
 
   "health.finding.model_unreachable": "{subject}: the provider cannot be reached.",
@@ -131,6 +134,8 @@ export const zh = {
   "health.none": "–",
   "health.of": "{some} / {all}",
 
+  "health.finding.workers_silent": "本服务器的部分工作进程没有响应。",
+  "health.do.workers_silent": "它们正在启动或已卡住：tenuto serve 的日志会说明是哪一个。",
   "health.finding.store_unavailable": "存储没有响应。",
   "health.do.store_unavailable": "请启动存储，或检查与它之间的网络。启用日志暂存时，对话可以继续，稍后写入存储。在此期间，各进程分别计算请求频率。",
   "health.finding.circuit_open": "熔断器未闭合。",
@@ -210,6 +215,7 @@ export const zh = {
   "health.fact.error": "错误",
   "health.fact.uptime": "运行时间",
   "health.fact.memory": "内存",
+  "health.fact.workers": "工作进程",
   "health.fact.cpu": "处理器时间",
 
   "health.finding.model_unreachable": "{subject}：无法连接模型服务商。",
