@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -58,6 +59,8 @@ def serve(settings: Settings) -> None:
         return
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, place))
+    # The interpreter would look through all objects once more at its end, which takes a second with a model's package.
+    gc.freeze()
 
 
 async def _serve(settings: Settings, place: WorkerPlace | None) -> None:
