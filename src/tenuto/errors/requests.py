@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import ClassVar
 
-from tenuto.errors.families import Conflict, Invalid, LimitReached
+from tenuto.errors.families import Conflict, Invalid, LimitReached, NotFound
 
 
 class InvalidText(Invalid):
@@ -131,3 +132,37 @@ class TooLarge(LimitReached):
     def __init__(self, what: str, limit_bytes: int, field: str = "") -> None:
         super().__init__(f"{field}{': ' * bool(field)}the {what} is larger than {limit_bytes} bytes")
         self.limit_bytes = limit_bytes
+
+
+class LinkCodeRefused(NotFound):
+    """A code that links two identities is wrong, used, too old, of the same user or of another tenant's site."""
+
+    code: ClassVar[str] = "link_code_refused"
+    message: ClassVar[str] = "this code links nothing: let a new one be shown at the other door"
+
+
+class TooManyLinkCodes(LimitReached):
+    """A user has tried too many codes."""
+
+    code: ClassVar[str] = "too_many_link_codes"
+
+    def __init__(self, retry_after: timedelta) -> None:
+        super().__init__("too many codes were tried; try again later")
+        self.retry_after = retry_after
+
+
+class IdentityNotFound(NotFound):
+    """The user is not linked with this one."""
+
+    code: ClassVar[str] = "identity_not_found"
+    message: ClassVar[str] = "the user is not linked with this one"
+
+
+class PersonFull(LimitReached):
+    """A person would have more identities than one may have."""
+
+    code: ClassVar[str] = "person_full"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"a person has at most {limit} identities")
+        self.limit = limit

@@ -1,4 +1,4 @@
-"""The audit log of privacy requests, in the tenant's state: who revealed values, looked at notes, erased whom."""
+"""The audit log of privacy requests, in the tenant's state: who revealed values, looked at notes, erased or linked whom."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ class Act(StrEnum):
     ERASED = "erased"
     FIXED = "fixed"
     VIEWED = "viewed"
+    LINKED = "linked"
+    UNLINKED = "unlinked"
 
 
 class AuditNote(Value, frozen=True, kw_only=True):
