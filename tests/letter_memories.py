@@ -12,6 +12,7 @@ from tenuto.model import Scope
 from tenuto.model.memory import MemoryPolicy, MemoryQuery
 from tenuto.ports import Clock, Store
 from tenuto.recall.embedding import CachedEmbedder
+from tenuto.recall.person import OwnersOf, owner_alone
 from tenuto.recall.service import Memories
 from tests.clock import FakeClock
 
@@ -40,7 +41,11 @@ async def unredacted(_: Scope, text: str) -> str | None:
 
 
 def memories_over(
-    store: Store, clock: Clock | None = None, embedder: LetterEmbedder | None = None, policy: MemoryPolicy | None = None
+    store: Store,
+    clock: Clock | None = None,
+    embedder: LetterEmbedder | None = None,
+    policy: MemoryPolicy | None = None,
+    owners_of: OwnersOf = owner_alone,
 ) -> Memories:
     """The memories of one process."""
     clock = clock or FakeClock()
@@ -51,6 +56,7 @@ def memories_over(
         policy=policy or MemoryPolicy(),
         new_id=lambda: f"m{next(_numbers)}",
         embedder=CachedEmbedder(embedder, clock=clock, time_limit=timedelta(minutes=1)) if embedder else None,
+        owners_of=owners_of,
     )
 
 

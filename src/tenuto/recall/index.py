@@ -200,6 +200,11 @@ class MemoryIndex:
             self._vectors[slot] = 0
         self._free.append(slot)
 
+    def vector(self, memory_id: str) -> Vector | None:
+        """The vector of a memory as it is kept here, `None` without one."""
+        slot = self._slots.get(memory_id)
+        return None if slot is None or not self._rows["embedded"][slot] else self._unpack([slot])[0]
+
     def search(self, query: MemoryQuery, vector: Vector | None, now: datetime) -> tuple[MemoryHit, ...]:
         """The best memories for a query, best first; `vector` is the query's, `None` to search by words alone."""
         dated_query = read_query(query.text, now)

@@ -299,9 +299,13 @@ class OwnerMemories:
         """The best memories for a query, best first."""
         return () if self._index is None else self._index.search(query, vector, now)
 
+    def vector(self, memory_id: str) -> Vector | None:
+        """The vector of a memory, if it has one."""
+        return None if self._index is None else self._index.vector(memory_id)
+
     def same_text(self, memory: Memory) -> Memory | None:
         """The memory that holds and says the same, letter for letter."""
-        return self.memories.get(self._by_text.get(_identity(memory), ""))
+        return self.memories.get(self._by_text.get(memory_identity(memory), ""))
 
     def replaced_by(self, memory: Memory) -> list[Memory]:
         """The memories that hold now and that this one takes the place of; none that was said with it."""
@@ -316,7 +320,7 @@ class OwnerMemories:
             one
             for one in dict.fromkeys(replaced)
             if not one.superseded_by
-            and _identity(one)[1:] == _identity(memory)[1:]
+            and memory_identity(one)[1:] == memory_identity(memory)[1:]
             and not (memory.session_id and (one.session_id, one.seqs) == said_with)
         ]
 
@@ -326,8 +330,8 @@ class OwnerMemories:
 
     def _unnote(self, memory: Memory) -> None:
         self.preferences.pop(memory.id, None)
-        if self._by_text.get(_identity(memory)) == memory.id:
-            del self._by_text[_identity(memory)]
+        if self._by_text.get(memory_identity(memory)) == memory.id:
+            del self._by_text[memory_identity(memory)]
         about = _terms(memory)
         alike = self._by_terms.get(about, set())
         alike.discard(memory.id)
@@ -338,7 +342,7 @@ class OwnerMemories:
         if not memory.superseded_by:
             if memory.kind is MemoryKind.PREFERENCE:
                 self.preferences[memory.id] = memory
-            self._by_text[_identity(memory)] = memory.id
+            self._by_text[memory_identity(memory)] = memory.id
             self._by_terms.setdefault(_terms(memory), set()).add(memory.id)
 
 
@@ -359,7 +363,8 @@ def normal_text(text: str) -> str:
     return " ".join(text.casefold().split()).rstrip(".!。！ ")
 
 
-def _identity(memory: Memory) -> _Identity:
+def memory_identity(memory: Memory) -> _Identity:
+    """What two memories have in common that say the same, letter for letter."""
     return normal_text(memory.text), memory.kind, memory.speaker, memory.persona
 
 

@@ -34,6 +34,7 @@ from tenuto.ports import Clock, StateStore
 from tenuto.recall.embedding import CachedEmbedder, Vector
 from tenuto.recall.merge import Merge
 from tenuto.recall.owner_cache import OwnerCache, OwnerMemories, is_expired
+from tenuto.recall.person import OwnersOf, PersonMemories, owner_alone
 from tenuto.recall.records import MemoryRecords, StoredMemory
 
 Redact: TypeAlias = Callable[[Scope, str], Awaitable[str | None]]
@@ -57,7 +58,11 @@ _REFUSAL: Final = "this text may not be remembered under the privacy policy"
 
 
 class Memories:
-    """The memories of every owner. Callers check permissions; each method acts on the owner of its scope."""
+    """The memories of every owner. Callers check permissions; each method acts on the owner of its scope.
+
+    What is remembered is stored with this owner; what is read, edited and forgotten is the person's, whose owners
+    `owners_of` tells.
+    """
 
     def __init__(
         self,
@@ -68,6 +73,7 @@ class Memories:
         policy: MemoryPolicy,
         new_id: Callable[[], str],
         embedder: CachedEmbedder | None = None,
+        owners_of: OwnersOf = owner_alone,
     ) -> None:
         self.policy = policy
         self.embedder = embedder
@@ -76,6 +82,7 @@ class Memories:
         self._clock = clock
         self._new_id = new_id
         self._cache = OwnerCache(self._records, clock)
+        self._person = PersonMemories(owners_of, self._load)
 
     def now(self) -> datetime:
         """The present moment, as memories count it."""
@@ -109,7 +116,7 @@ class Memories:
         scope = self.check_owner(scope)
         loop = get_running_loop()
         until = loop.time() + _LOADING_SECONDS
-        owner = await self._load(scope)
+        owner = await self._person.load(scope)
         vectors: list[Vector] | None = None
         degraded = False
         if self.embedder is not None and owner.memories and text.strip():
@@ -141,7 +148,8 @@ class Memories:
         Raises:
             MemoryNotFound: the owner has none of that id.
         """
-        row = await self._records.read(self.check_owner(scope), check_id(memory_id, "the memory id"))
+        scope = await self._person.owner_holding(self.check_owner(scope), memory_id)
+        row = await self._records.read(scope, check_id(memory_id, "the memory id"))
         if row is None or is_expired(row.memory, self._clock()):
             raise MemoryNotFound
         return row.memory
@@ -163,7 +171,7 @@ class Memories:
         """
         check_int(limit, 1, MAX_PAGE, "limit")
         behind = _parse_cursor(cursor) if cursor is not None else None
-        owner = await self._load(self.check_owner(scope))
+        owner = await self._person.load(self.check_owner(scope))
         now = self._clock()
         memories = [
             memory
@@ -289,10 +297,10 @@ class Memories:
             Invalid: the text is empty, too long, or may not be remembered.
             Conflict: another process changes it at the same time.
         """
-        scope = self.check_owner(scope)
+        scope = await self._person.owner_holding(self.check_owner(scope), check_id(memory_id, "the memory id"))
         owner = await self._load(scope)
         for _ in range(_TRIES):
-            row = await self._records.read(scope, check_id(memory_id, "the memory id"))
+            row = await self._records.read(scope, memory_id)
             if row is None or is_expired(row.memory, self._clock()):
                 raise MemoryNotFound
             clean = await self._clean(scope, self._edit_fields(row.memory, text, kind))
@@ -318,11 +326,18 @@ class Memories:
         everything: bool = False,
         dry_run: bool = False,
     ) -> int:
-        """Remove memories by their ids, of a session, or all of the owner; returns how many there were.
+        """Remove memories by their ids, of a session, or all of the person; returns how many there were.
 
         What was superseded by them holds again. In a `dry_run` they stay.
         """
-        scope = _owner_of(scope)
+        count = 0
+        for one in await self._person.owners_of(_owner_of(scope)):
+            count += await self._forget(one, memory_ids, session_id, everything=everything, dry_run=dry_run)
+        return count
+
+    async def _forget(
+        self, scope: Scope, memory_ids: Sequence[str], session_id: str, *, everything: bool, dry_run: bool
+    ) -> int:
         owner = await self._load(scope)
         async with owner.lock:
             ids = [check_id(one, "the memory id") for one in memory_ids]
@@ -394,8 +409,8 @@ class Memories:
 
     async def count_unembedded(self, scope: Scope) -> int:
         """How many of an owner's memories have no vector of this embedder, and are found by words alone."""
-        owner = await self._cache.load(_owner_of(scope))
-        return len(owner.memories) - len(owner.embedded)
+        owners = [await self._cache.load(one) for one in await self._person.owners_of(_owner_of(scope))]
+        return sum([len(owner.memories) - len(owner.embedded) for owner in owners])
 
     async def sweep_owner(self, scope: Scope) -> int:
         """As `index_missing`, for an owner who need not be here: the copy leaves again."""
@@ -417,6 +432,7 @@ class Memories:
     def clear_cache(self) -> None:
         """Drop what this process holds of memories, as after the erasure of a user."""
         self._cache.clear()
+        self._person.clear()
         if self.embedder is not None:
             self.embedder.clear_cache()
 

@@ -1,0 +1,136 @@
+"""The memories of a person with several identities, as one copy, in which a search ranks all of them.
+
+Each memory stays with the identity that said it: this copy is put together of the copies of the owners, and brought up
+to date by what differs from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+
+from tenuto.lru_cache import LruCache
+from tenuto.model import Scope
+from tenuto.model.memory import Memory
+from tenuto.model.scope import owner_key
+from tenuto.recall.owner_cache import OwnerMemories, memory_identity
+
+# Copies hold so many memories in all, beside those of the owners.
+_MOST_MEMORIES: Final = 50_000
+# More changes are made in a thread.
+_AT_ONCE: Final = 500
+
+
+OwnersOf: TypeAlias = Callable[[Scope], Awaitable[Sequence[Scope]]]
+"""An owner, then the other identities of the same person."""
+
+
+async def owner_alone(scope: Scope) -> Sequence[Scope]:
+    """The owners of someone who is linked with nobody."""
+    return (scope,)
+
+
+class PersonMemories:
+    """What is read as the memories of a person; `load` gives those of one owner."""
+
+    def __init__(self, owners_of: OwnersOf, load: Callable[[Scope], Awaitable[OwnerMemories]]) -> None:
+        self.owners_of = owners_of
+        self._load = load
+        self._copies = LruCache[bytes, _PersonCopy](
+            _MOST_MEMORIES, most_weight=_MOST_MEMORIES, weigh=lambda copy: copy.all.weight
+        )
+
+    async def load(self, scope: Scope) -> OwnerMemories:
+        """The memories of all identities of the person as they are now: nothing is written to this copy."""
+        scopes = await self.owners_of(scope)
+        owners = [await self._load(one) for one in scopes]
+        if len(owners) == 1:
+            return owners[0]
+        key = b"".join(sorted(map(owner_key, scopes)))
+        copy = self._copies.get(key) or _PersonCopy()
+        await copy.follow(owners)
+        self._copies.put(key, copy)
+        return copy.all
+
+    async def owner_holding(self, scope: Scope, memory_id: str) -> Scope:
+        """The identity of the person that said this; the scope itself where there is no such memory."""
+        scopes = await self.owners_of(scope)
+        for one in scopes if len(scopes) > 1 else ():
+            if memory_id in (await self._load(one)).memories:
+                return one
+        return scope
+
+    def clear(self) -> None:
+        """Drop all copies."""
+        self._copies.clear()
+
+
+class _PersonCopy:
+    def __init__(self) -> None:
+        self.all = OwnerMemories()
+        # As the owners have them: here, one may have been replaced by what another identity said.
+        self._sources: dict[str, Memory] = {}
+
+    async def follow(self, owners: Sequence[OwnerMemories]) -> None:
+        async with self.all.lock:
+            owner_of = {memory_id: owner for owner in owners for memory_id in owner.memories}
+            sources = {memory_id: owner.memories[memory_id] for memory_id, owner in owner_of.items()}
+            changed = {
+                memory_id
+                for memory_id, memory in sources.items()
+                if self._sources.get(memory_id) is not memory
+                or (memory_id in owner_of[memory_id].embedded) != (memory_id in self.all.embedded)
+            }
+            gone = self._sources.keys() - sources.keys()
+            if not changed and not gone:
+                return
+            later = _replaced_elsewhere(sources, owner_of)
+            memories = {
+                memory_id: _replace_by(memory, later[memory_id]) if memory_id in later else memory
+                for memory_id, memory in sources.items()
+            }
+            changed |= {one.id for one in memories.values() if self._differs(one)}
+            vectors = {memory_id: owner_of[memory_id].vector(memory_id) for memory_id in changed}
+            if len(changed) > _AT_ONCE:
+                vectors |= {memory_id: owner_of[memory_id].vector(memory_id) for memory_id in memories}
+                fresh = OwnerMemories()
+                await asyncio.to_thread(fresh.fill, memories, vectors)
+                self.all.take(fresh)
+            else:
+                for memory_id in gone:
+                    self.all.remove(memory_id)
+                for memory_id in changed:
+                    self.all.put(memories[memory_id], vectors[memory_id])
+            self._sources = sources
+
+    def _differs(self, memory: Memory) -> bool:
+        """Whether this copy says otherwise what took the place of a memory."""
+        known = self.all.memories.get(memory.id)
+        return known is None or known.superseded_by != memory.superseded_by
+
+
+def _replaced_elsewhere(
+    memories: Mapping[str, Memory], owner_of: Mapping[str, OwnerMemories]
+) -> dict[str, Memory]:
+    """By its id, the later memory of another identity that says the same as one, or takes the place of its subject."""
+    newest: dict[tuple[object, ...], Memory] = {}
+    holding = [one for one in memories.values() if not one.superseded_by]
+    for one in sorted(holding, key=lambda one: (one.said_at, one.id)):
+        newest[memory_identity(one)] = one
+        if one.subject and one.replaces:
+            newest["subject", one.subject, *memory_identity(one)[1:]] = one
+    later: dict[str, Memory] = {}
+    for one in holding:
+        keys = (memory_identity(one), ("subject", one.subject, *memory_identity(one)[1:]))
+        for other in filter(None, map(newest.get, keys)):
+            is_later = (other.said_at, other.id) > (one.said_at, one.id)
+            if is_later and owner_of[other.id] is not owner_of[one.id]:
+                later[one.id] = other
+    return later
+
+
+def _replace_by(memory: Memory, later: Memory) -> Memory:
+    return replace(memory, superseded_by=later.id, valid_until=later.said_at)
