@@ -10,9 +10,8 @@ from itertools import count
 from tenuto.errors import Unavailable
 from tenuto.model import Scope
 from tenuto.model.memory import MemoryPolicy, MemoryQuery
-from tenuto.ports import Clock, Store
+from tenuto.ports import Clock, OwnersOf, Store, owner_alone
 from tenuto.recall.embedding import CachedEmbedder
-from tenuto.recall.person import OwnersOf, owner_alone
 from tenuto.recall.service import Memories
 from tests.clock import FakeClock
 

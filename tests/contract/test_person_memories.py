@@ -21,7 +21,11 @@ from tests.samples import ANN, BOB
 pytestmark = pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name)
 WEB, LARK = ANN, Scope(tenant="acme", user="ou_ann")
 GROUP = Scope(tenant="acme", user="ou_ann", channel="lark", chat="team")
-BOLOGNA, PEANUTS, MONDAYS = "I live in Bologna with my two cats", "I am allergic to peanuts", "The team meets on Mondays"
+BOLOGNA, PEANUTS, MONDAYS = (
+    "I live in Bologna with my two cats",
+    "I am allergic to peanuts",
+    "The team meets on Mondays",
+)
 
 
 async def note_nothing(scope: Scope, news: PersonNews, by: str, about: JsonObject) -> None:
@@ -49,11 +53,13 @@ async def test_what_was_said_at_one_door_is_found_at_the_other_until_they_are_pa
 
     found = [await search_texts(memories, one, "peanuts") for one in (WEB, LARK)]
     preferences = [[one.text for one in await memories.preferences(scope)] for scope in (WEB, LARK)]
+    said_by = {one.text: one.identity for one in await memories.list(WEB)}
     linked = [await memory_texts(memories, one) for one in (WEB, LARK, GROUP, BOB)]
     await people.unlink(LARK, by="otto")
     parted = [await memory_texts(memories, one) for one in (WEB, LARK, GROUP)]
 
     assert [texts[0] for texts in found] == [PEANUTS, PEANUTS]
+    assert said_by == {BOLOGNA: "ann", PEANUTS: "ou_ann", "I play the cello": "ann"}
     assert preferences == [["I play the cello"]] * 2
     assert linked == [{BOLOGNA, PEANUTS, "I play the cello"}] * 2 + [{MONDAYS}, set()]
     assert parted == [{BOLOGNA, "I play the cello"}, {PEANUTS}, {MONDAYS}]

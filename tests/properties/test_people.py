@@ -37,9 +37,7 @@ async def note_nothing(scope: Scope, news: PersonNews, by: str, about: JsonObjec
 
 
 @given(STEPS)
-async def test_links_and_partings_in_any_order_are_unions_and_parts_of_sets(
-    steps: list[Step],
-) -> None:
+async def test_links_and_partings_in_any_order_are_unions_and_parts_of_sets(steps: list[Step]) -> None:
     people = People(state=MemoryStore().state, note=note_nothing, clock=FakeClock(), code_life=timedelta(minutes=10))
     expected = reduce(regroup, steps, frozenset(frozenset({user}) for user in USERS))
 

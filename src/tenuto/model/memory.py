@@ -47,6 +47,8 @@ class Memory(Value, frozen=True, kw_only=True):
     `said_at` is when it was said last, in `session_id` and `seqs`, by `speaker`: in a chat the tag of a user, else
     empty. One that `replaces` takes the place of earlier ones with the same `subject` ("employer"): these have
     `valid_until` and `superseded_by`. `mentions` counts how often it was said. After `expires_at` it does not exist.
+    Of a person with several users, `identity` is the one who said it: listings and searches tell it, and it is not
+    stored.
     """
 
     id: str
@@ -64,6 +66,7 @@ class Memory(Value, frozen=True, kw_only=True):
     valid_until: datetime | None = None
     superseded_by: str = ""
     expires_at: datetime | None = None
+    identity: str = ""
 
     def __post_init__(self) -> None:
         check_text(self.text, "the memory")

@@ -14,7 +14,7 @@ from tenuto.ports.models import (
 from tenuto.ports.privacy import Cipher, Ciphers, Detector, Place
 from tenuto.ports.records import DurabilityReport, Preparable, RecordFeed, RecordStore, Versioned
 from tenuto.ports.sessions import SessionStore, TraceStore, TurnFollowUp, release_lease
-from tenuto.ports.state import StateStore
+from tenuto.ports.state import OwnersOf, StateStore, owner_alone
 from tenuto.ports.stores import CacheCounts, ElsewhereFeed, Store, StoreUpkeep
 from tenuto.ports.tasks import TaskEngine
 from tenuto.ports.tools import OfflineTool, Tool
@@ -33,6 +33,7 @@ __all__ = [
     "FileChannel",
     "ModelChain",
     "OfflineTool",
+    "OwnersOf",
     "ParameterChecker",
     "Place",
     "Preparable",
@@ -50,6 +51,7 @@ __all__ = [
     "TurnFollowUp",
     "Versioned",
     "facts_of",
+    "owner_alone",
     "refused_parameters",
     "release_lease",
     "time_limit",

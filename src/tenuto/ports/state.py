@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias
 
 from tenuto.model import Scope, StateChange, StateEntry, StateLocation
 from tenuto.model.values import Json
+
+OwnersOf: TypeAlias = Callable[[Scope], Awaitable[Sequence[Scope]]]
+"""The owner of the state of a scope, then the other identities of the same person."""
+
+
+async def owner_alone(scope: Scope) -> Sequence[Scope]:
+    """The owners where nobody is linked."""
+    return (scope,)
 
 
 class StateStore(Protocol):

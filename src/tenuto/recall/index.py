@@ -200,10 +200,13 @@ class MemoryIndex:
             self._vectors[slot] = 0
         self._free.append(slot)
 
-    def vector(self, memory_id: str) -> Vector | None:
+    def vector(self, memory_id: str) -> list[float] | None:
         """The vector of a memory as it is kept here, `None` without one."""
         slot = self._slots.get(memory_id)
-        return None if slot is None or not self._rows["embedded"][slot] else self._unpack([slot])[0]
+        if slot is None or not self._rows["embedded"][slot]:
+            return None
+        vector: list[float] = self._unpack([slot])[0].tolist()
+        return vector
 
     def search(self, query: MemoryQuery, vector: Vector | None, now: datetime) -> tuple[MemoryHit, ...]:
         """The best memories for a query, best first; `vector` is the query's, `None` to search by words alone."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -16,21 +16,13 @@ from tenuto.lru_cache import LruCache
 from tenuto.model import Scope
 from tenuto.model.memory import Memory
 from tenuto.model.scope import owner_key
+from tenuto.ports import OwnersOf
 from tenuto.recall.owner_cache import OwnerMemories, memory_identity
 
 # Copies hold so many memories in all, beside those of the owners.
 _MOST_MEMORIES: Final = 50_000
 # More changes are made in a thread.
 _AT_ONCE: Final = 500
-
-
-OwnersOf: TypeAlias = Callable[[Scope], Awaitable[Sequence[Scope]]]
-"""An owner, then the other identities of the same person."""
-
-
-async def owner_alone(scope: Scope) -> Sequence[Scope]:
-    """The owners of someone who is linked with nobody."""
-    return (scope,)
 
 
 class PersonMemories:
@@ -50,8 +42,11 @@ class PersonMemories:
         if len(owners) == 1:
             return owners[0]
         key = b"".join(sorted(map(owner_key, scopes)))
-        copy = self._copies.get(key) or _PersonCopy()
-        await copy.follow(owners)
+        copy = self._copies.get(key)
+        if copy is None:
+            self._copies.put(key, copy := _PersonCopy())
+        await copy.follow(scopes, owners)
+        # Counted as what it holds now.
         self._copies.put(key, copy)
         return copy.all
 
@@ -74,47 +69,52 @@ class _PersonCopy:
         # As the owners have them: here, one may have been replaced by what another identity said.
         self._sources: dict[str, Memory] = {}
 
-    async def follow(self, owners: Sequence[OwnerMemories]) -> None:
+    async def follow(self, scopes: Sequence[Scope], owners: Sequence[OwnerMemories]) -> None:
         async with self.all.lock:
-            owner_of = {memory_id: owner for owner in owners for memory_id in owner.memories}
-            sources = {memory_id: owner.memories[memory_id] for memory_id, owner in owner_of.items()}
+            place_of = {memory_id: place for place, owner in enumerate(owners) for memory_id in owner.memories}
+            sources = {memory_id: owners[place].memories[memory_id] for memory_id, place in place_of.items()}
             changed = {
                 memory_id
                 for memory_id, memory in sources.items()
                 if self._sources.get(memory_id) is not memory
-                or (memory_id in owner_of[memory_id].embedded) != (memory_id in self.all.embedded)
+                or (memory_id in owners[place_of[memory_id]].embedded) != (memory_id in self.all.embedded)
             }
             gone = self._sources.keys() - sources.keys()
             if not changed and not gone:
                 return
-            later = _replaced_elsewhere(sources, owner_of)
-            memories = {
-                memory_id: _replace_by(memory, later[memory_id]) if memory_id in later else memory
+            later = _replaced_elsewhere(sources, place_of)
+            changed |= {
+                memory_id
                 for memory_id, memory in sources.items()
+                if memory_id not in changed
+                and self.all.memories[memory_id].superseded_by != _superseded_by(memory, later)
             }
-            changed |= {one.id for one in memories.values() if self._differs(one)}
-            vectors = {memory_id: owner_of[memory_id].vector(memory_id) for memory_id in changed}
+
+            def show(memory_id: str) -> Memory:
+                memory, user = sources[memory_id], scopes[place_of[memory_id]].user or ""
+                if memory_id not in later:
+                    return replace(memory, identity=user)
+                by = later[memory_id]
+                return replace(memory, identity=user, superseded_by=by.id, valid_until=by.said_at)
+
             if len(changed) > _AT_ONCE:
-                vectors |= {memory_id: owner_of[memory_id].vector(memory_id) for memory_id in memories}
+                vectors = {memory_id: owners[place].vector(memory_id) for memory_id, place in place_of.items()}
                 fresh = OwnerMemories()
-                await asyncio.to_thread(fresh.fill, memories, vectors)
+                await asyncio.to_thread(fresh.fill, {memory_id: show(memory_id) for memory_id in sources}, vectors)
                 self.all.take(fresh)
             else:
                 for memory_id in gone:
                     self.all.remove(memory_id)
                 for memory_id in changed:
-                    self.all.put(memories[memory_id], vectors[memory_id])
+                    self.all.put(show(memory_id), owners[place_of[memory_id]].vector(memory_id))
             self._sources = sources
 
-    def _differs(self, memory: Memory) -> bool:
-        """Whether this copy says otherwise what took the place of a memory."""
-        known = self.all.memories.get(memory.id)
-        return known is None or known.superseded_by != memory.superseded_by
+
+def _superseded_by(memory: Memory, later: Mapping[str, Memory]) -> str:
+    return later[memory.id].id if memory.id in later else memory.superseded_by
 
 
-def _replaced_elsewhere(
-    memories: Mapping[str, Memory], owner_of: Mapping[str, OwnerMemories]
-) -> dict[str, Memory]:
+def _replaced_elsewhere(memories: Mapping[str, Memory], place_of: Mapping[str, int]) -> dict[str, Memory]:
     """By its id, the later memory of another identity that says the same as one, or takes the place of its subject."""
     newest: dict[tuple[object, ...], Memory] = {}
     holding = [one for one in memories.values() if not one.superseded_by]
@@ -127,10 +127,6 @@ def _replaced_elsewhere(
         keys = (memory_identity(one), ("subject", one.subject, *memory_identity(one)[1:]))
         for other in filter(None, map(newest.get, keys)):
             is_later = (other.said_at, other.id) > (one.said_at, one.id)
-            if is_later and owner_of[other.id] is not owner_of[one.id]:
+            if is_later and place_of[other.id] != place_of[one.id]:
                 later[one.id] = other
     return later
-
-
-def _replace_by(memory: Memory, later: Memory) -> Memory:
-    return replace(memory, superseded_by=later.id, valid_until=later.said_at)

@@ -30,11 +30,11 @@ from tenuto.model.memory import (
 )
 from tenuto.model.scope import owner_key, owner_scope
 from tenuto.model.values import check_id, check_int, check_text, check_type
-from tenuto.ports import Clock, StateStore
+from tenuto.ports import Clock, OwnersOf, StateStore, owner_alone
 from tenuto.recall.embedding import CachedEmbedder, Vector
 from tenuto.recall.merge import Merge
 from tenuto.recall.owner_cache import OwnerCache, OwnerMemories, is_expired
-from tenuto.recall.person import OwnersOf, PersonMemories, owner_alone
+from tenuto.recall.person import PersonMemories
 from tenuto.recall.records import MemoryRecords, StoredMemory
 
 Redact: TypeAlias = Callable[[Scope, str], Awaitable[str | None]]

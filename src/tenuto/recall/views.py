@@ -32,7 +32,8 @@ class MemoryBrief(View, frozen=True, kw_only=True):
 class MemoryView(MemoryBrief, frozen=True, kw_only=True):
     """One memory. `session_id` and `seqs` are where it was said, by `speaker` (null: the owner).
 
-    `superseded_by` is the later memory of the same subject, and `valid_until` is when it was replaced.
+    `superseded_by` is the later memory of the same subject, and `valid_until` is when it was replaced. `identity` is
+    the user who said it, where several are one person: only this user can open the session.
     """
 
     source: MemorySource
@@ -43,6 +44,7 @@ class MemoryView(MemoryBrief, frozen=True, kw_only=True):
     valid_until: datetime | None
     superseded_by: str | None
     expires_at: datetime | None
+    identity: str | None
 
 
 class MemoryList(View, frozen=True, kw_only=True):

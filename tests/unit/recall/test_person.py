@@ -1,0 +1,39 @@
+"""A person with many memories: the copy of them is built in a thread, and follows what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from tenuto.model import Scope
+from tenuto.model.memory import Memory, MemoryKind
+from tests.clock import FakeClock
+from tests.doubles import MemoryStore
+from tests.letter_memories import LetterEmbedder, memories_over, search_texts
+from tests.samples import ANN, BOB
+
+
+async def linked(scope: Scope) -> Sequence[Scope]:
+    return (ANN, BOB) if scope == ANN else (BOB, ANN)
+
+
+async def test_many_memories_of_two_identities_are_searched_and_followed() -> None:
+    clock = FakeClock()
+    memories = memories_over(MemoryStore(clock=clock), clock, LetterEmbedder(), owners_of=linked)
+    for scope in (ANN, BOB):
+        many = [
+            Memory(id=f"{scope.user}{n}", kind=MemoryKind.FACT, text=f"{scope.user} has boat {n}", said_at=clock())
+            for n in range(300)
+        ]
+        await memories.remember(scope, many)
+
+    before = await search_texts(memories, ANN, "bob boat 7")
+    clock.advance(timedelta(days=1))
+    said = await memories.add(BOB, "I am allergic to peanuts")
+    found = [await search_texts(memories, scope, "peanuts") for scope in (ANN, BOB)]
+    await memories.forget(ANN, [said.id])
+
+    assert before[0] == "bob has boat 7"
+    assert [texts[0] for texts in found] == ["I am allergic to peanuts"] * 2
+    assert "I am allergic to peanuts" not in await search_texts(memories, ANN, "peanuts")
+    assert len(await memories.list(ANN, limit=500)) == 500
