@@ -28,6 +28,7 @@ _PAGES: Final = {
     "export and import": "#export-and-import",
     "privacy": "../how-to/privacy-policies.md#over-http",
     "keys": "../how-to/access.md#over-http",
+    "people": "../how-to/people.md",
     "npc": "../how-to/npc.md",
     "goods": "../how-to/goods.md",
     "web streams": "../how-to/web-streams.md",

@@ -31,6 +31,7 @@ from tenuto.wiring.caller_turns import CallerTurns
 from tenuto.wiring.stores import Stores, open_stores
 
 if TYPE_CHECKING:
+    from tenuto.access import People
     from tenuto.assistants import Assistant
     from tenuto.chat import Chat, ChatRequest, Reply
     from tenuto.chat import request as chat_requests
@@ -250,6 +251,7 @@ class Tenuto:
                         redactor=self.redactor,
                         sessions=self.sessions,
                         memories=memories,
+                        owners_of=self.people.scopes_of,
                         upkeep=self.upkeep,
                         spending=self._spending,
                         clock=self._clock,
@@ -270,7 +272,12 @@ class Tenuto:
             if self._memories is None:
                 self._memories = await self._stack.enter_async_context(
                     wiring.open_memories(
-                        self.settings, store=self.store, redactor=self.redactor, clock=self._clock, models=self._models
+                        self.settings,
+                        store=self.store,
+                        redactor=self.redactor,
+                        clock=self._clock,
+                        models=self._models,
+                        owners_of=self.people.scopes_of,
                     )
                 )
         return self._memories
@@ -323,8 +330,14 @@ class Tenuto:
             sessions=self.sessions,
             state=self.store.state,
             redactor=self.redactor,
+            people=self.people,
             clock=self._clock,
         )
+
+    @cached_property
+    def people(self) -> People:
+        """Which users of a site are one person: `link` and `unlink` them, or let them do it with a code."""
+        return wiring.make_people(self.settings, self.store.state, self._clock)
 
     @cached_property
     def agents(self) -> Agents:
@@ -340,7 +353,7 @@ class Tenuto:
     @cached_property
     def agent_contexts(self) -> AgentContexts:
         """What agents see of tasks, for agents in other processes as well."""
-        return wiring.make_agent_contexts(self.tasks, self.store)
+        return wiring.make_agent_contexts(self.tasks, self.store, self.people.scopes_of)
 
     @cached_property
     def analytics(self) -> analytics.Analytics:
@@ -354,6 +367,7 @@ class Tenuto:
             self.stores,
             sessions=self.sessions,
             tasks=self.tasks,
+            people=self.people,
             compactor=self._compactor,
             clock=self._clock,
             open_engine=self._engine_with_runs,

@@ -176,7 +176,7 @@ async def test_changes_are_noted_without_names_and_told_once_at_the_other_door(a
     people = audited.people
     await people.use_code(LARK, (await people.show_code(WEB)).text, by="themselves")
     told = [[await people.take_news(one) for one in (WEB, LARK)] for _ in range(2)]
-    await people.unlink(LARK, by="themselves", told="ou_ann")
+    await people.unlink(LARK, by="themselves", informed="ou_ann")
     with pytest.raises(Invalid):
         await people.link(WEB, "ann", by="otto")
     with pytest.raises(LinkCodeRefused):

@@ -61,6 +61,30 @@ def test_a_talk_with_its_commands(shell: Shell) -> None:
     assert shell.texts() == ["My name is Ann.", "Noted.", "What is my name?", "You said: “My name is Ann.”"]
 
 
+def test_a_code_links_the_talks_user_and_news_of_it_are_told_once(shell: Shell) -> None:
+    shell.ask("chat", "Hello", "--user", "ann")
+    with shell.sit_down("--user", "ann") as screen:
+        screen.say("/unlink", "identity_not_found: ")
+        screen.say("/link")
+        code = screen.see(" links you with the user who enters it").split()[-1]
+        screen.say("/link 0", "link_code_refused: ", "> ")
+        with shell.sit_down("--user", "bob") as other:
+            other.say(f"/link {code}", "Linked: you are ann, bob.")
+            other.say("/unlink", "Parted from the others.", "> ")
+            other.press(CTRL_D)
+            assert other.end() == 0
+        screen.press(CTRL_D)
+        assert screen.end() == 0
+    for news in ("this user was unlinked", "General answers"):
+        with shell.sit_down("--user", "ann") as screen:
+            screen.see(news)
+            screen.see("> ")
+            screen.press(CTRL_D)
+            assert screen.end() == 0
+
+    assert "this user was" not in screen.seen
+
+
 def test_one_switches_between_sessions(shell: Shell) -> None:
     """By the number in the list as it was shown, or by id; each goes on with its own assistant and character."""
     visit = shell.ask("chat", "--assistant", "npc", "--persona", "ancestor_yan", "严氏家训有哪些？")["session_id"]

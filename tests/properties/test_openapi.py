@@ -51,6 +51,7 @@ TRACES = "/v1/traces"
 MEMORIES = "/v1/memories"
 TASKS = "/v1/tasks"
 KEYS = "/v1/keys"
+PERSON = "/v1/person"
 # Whether a plan can run, JSON Schema cannot tell.
 PLAN: Any = {"steps": [{"id": "ask", "human_input": "Well?"}]}
 
@@ -151,7 +152,7 @@ def _lead_somewhere(case: schemathesis.Case[Any], client: asgi.ASGIClient, heade
         _name_one_agent(case)
     if case.path == TASKS and isinstance(case.body, dict) and case.body.get("plan") is not None:
         case.body["plan"] = PLAN
-    if case.path.startswith(MEMORIES):
+    if case.path.startswith((MEMORIES, PERSON)):
         case.headers["X-User-ID"] = "ann"
     if case.path == MEMORIES and case.method == "DELETE":
         # Which memories is said in one of three ways, and in no two of them.

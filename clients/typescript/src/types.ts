@@ -329,7 +329,7 @@ export interface EntryView {
 }
 
 /** What went wrong. Codes are stable; later versions may add some. */
-export type ErrorCode = "agent_not_found" | "answer_invalid" | "api_key_not_found" | "assistant_failed" | "assistant_missing" | "assistant_not_found" | "attachment_limit" | "attachment_not_found" | "board_full" | "budget_exhausted" | "channel_unavailable" | "circuit_open" | "decryption_failed" | "delivery_refused" | "engine_unavailable" | "entry_not_found" | "extra_missing" | "forbidden" | "headers_too_large" | "host_not_allowed" | "idempotency_key_reused" | "instructions_too_long" | "internal" | "invalid" | "invalid_credential" | "invalid_cursor" | "invalid_json" | "invalid_text" | "key_locked" | "key_protected" | "limit_reached" | "lock_lost" | "memory_not_found" | "message_not_found" | "method_not_allowed" | "model_failed" | "model_key_refused" | "model_limited" | "model_not_found" | "model_refused" | "model_timeout" | "model_unknown" | "not_found" | "nothing_to_answer" | "placeholder_not_found" | "plan_invalid" | "private_data" | "prompt_too_long" | "queue_full" | "rate_limited" | "reply_refused" | "request_refused" | "request_timeout" | "scope_mismatch" | "sequence_gap" | "session_busy" | "session_exists" | "session_not_found" | "state_corrupt" | "step_lost" | "step_not_found" | "step_not_waiting" | "store_damaged" | "store_full" | "store_read_only" | "store_replaced" | "superseded" | "task_failed" | "task_finished" | "task_not_found" | "task_running" | "too_large" | "too_many_private_values" | "trace_not_found" | "turn_lost" | "turn_not_found" | "turn_stopped" | "unavailable" | "unknown_attachment" | "unknown_tool_call" | "unsupported_attachment" | "unsupported_parameter" | "value_mismatch" | "version_conflict";
+export type ErrorCode = "agent_not_found" | "answer_invalid" | "api_key_not_found" | "assistant_failed" | "assistant_missing" | "assistant_not_found" | "attachment_limit" | "attachment_not_found" | "board_full" | "budget_exhausted" | "channel_unavailable" | "circuit_open" | "decryption_failed" | "delivery_refused" | "engine_unavailable" | "entry_not_found" | "extra_missing" | "forbidden" | "headers_too_large" | "host_not_allowed" | "idempotency_key_reused" | "identity_not_found" | "instructions_too_long" | "internal" | "invalid" | "invalid_credential" | "invalid_cursor" | "invalid_json" | "invalid_text" | "key_locked" | "key_protected" | "limit_reached" | "link_code_refused" | "lock_lost" | "memory_not_found" | "message_not_found" | "method_not_allowed" | "model_failed" | "model_key_refused" | "model_limited" | "model_not_found" | "model_refused" | "model_timeout" | "model_unknown" | "not_found" | "nothing_to_answer" | "person_full" | "placeholder_not_found" | "plan_invalid" | "private_data" | "prompt_too_long" | "queue_full" | "rate_limited" | "reply_refused" | "request_refused" | "request_timeout" | "scope_mismatch" | "sequence_gap" | "session_busy" | "session_exists" | "session_not_found" | "state_corrupt" | "step_lost" | "step_not_found" | "step_not_waiting" | "store_damaged" | "store_full" | "store_read_only" | "store_replaced" | "superseded" | "task_failed" | "task_finished" | "task_not_found" | "task_running" | "too_large" | "too_many_link_codes" | "too_many_private_values" | "trace_not_found" | "turn_lost" | "turn_not_found" | "turn_stopped" | "unavailable" | "unknown_attachment" | "unknown_tool_call" | "unsupported_attachment" | "unsupported_parameter" | "value_mismatch" | "version_conflict";
 
 /** What happened. */
 export type EventKind = "created" | "deleted" | "evicted" | "expired" | "hijack_refused" | "quarantined" | "updated";
@@ -455,7 +455,7 @@ export interface MemoryScoresView {
 /** How a memory came about: quoted from a turn, extracted by a model, of a stale session, or written by hand. */
 export type MemorySource = "model" | "quote" | "stale" | "written";
 
-/** One memory. `session_id` and `seqs` are where it was said, by `speaker` (null: the owner). `superseded_by` is the later memory of the same subject, and `valid_until` is when it was replaced. */
+/** One memory. `session_id` and `seqs` are where it was said, by `speaker` (null: the owner). `superseded_by` is the later memory of the same subject, and `valid_until` is when it was replaced. `identity` is the user who said it, where several are one person: only this user can open the session. */
 export interface MemoryView {
   id: string;
   kind: MemoryKind;
@@ -471,6 +471,7 @@ export interface MemoryView {
   valid_until: string | null;
   superseded_by: string | null;
   expires_at: string | null;
+  identity: string | null;
 }
 
 /** Messages, oldest first, whether there are more on either side, and the session's head where it is asked for. */

@@ -262,6 +262,7 @@ class Caller(Value, frozen=True, kw_only=True):
     With a `user` it is that user and no other, unless its role is `admin`; without one it is the tenant's backend,
     which may name the user it acts for. One that `reveals` may see the values behind pseudonyms, one that `operates`
     the status of the whole installation. With an `agent` it is that agent, on tasks alone.
+    `person` is what a token claims of whom the user is, for the linking of identities.
     """
 
     tenant: str
@@ -272,6 +273,7 @@ class Caller(Value, frozen=True, kw_only=True):
     operates: bool = False
     key_id: str | None = None
     agent: str | None = None
+    person: str | None = None
 
     @classmethod
     def from_key(cls, key: ApiKey) -> Self:

@@ -40,6 +40,7 @@ class JwtPolicy(Value, frozen=True, kw_only=True):
     user_claim: str = "sub"
     role_claim: str = "role"
     agent_claim: str = "agent"
+    person_claim: str | None = None
 
     def __post_init__(self) -> None:
         if self.algorithm is not None and not self.configured:
@@ -139,6 +140,7 @@ class JwtVerifier:
             reveals=KeyRole.REVEAL in roles,
             operates=KeyRole.OPERATOR in roles,
             agent=agent,
+            person=None if policy.person_claim is None else _claim(claims, policy.person_claim),
         )
 
     def _read_key(self) -> str | bytes | None:

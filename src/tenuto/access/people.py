@@ -20,14 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.compare_and_set import REMOVE, Removal, retry_on_conflict, update_state
-from tenuto.errors import (
-    IdentityNotFound,
-    Invalid,
-    LinkCodeRefused,
-    PersonFull,
-    StateCorrupt,
-    TooManyLinkCodes,
-)
+from tenuto.errors import IdentityNotFound, Invalid, LinkCodeRefused, PersonFull, StateCorrupt, TooManyLinkCodes
 from tenuto.lru_cache import LruCache
 from tenuto.model import Scope, StateChange, StateEntry
 from tenuto.model.scope import SYSTEM, owner_scope, site_key, site_scope, user_digest
@@ -151,7 +144,7 @@ class People:
         self._state = state
         self._note = note
         self._clock = clock
-        self._code_life = code_life
+        self.code_life = code_life
         self._sites = LruCache[bytes, _KnownSite](_SITES)
         self._code_key: bytes | None = None
 
@@ -189,11 +182,11 @@ class People:
     # Link and part
 
     async def link(
-        self, scope: Scope, user: str, *, by: str, how: LinkedBy = LinkedBy.ADMIN, told: str | None = None
+        self, scope: Scope, user: str, *, by: str, how: LinkedBy = LinkedBy.ADMIN, informed: str | None = None
     ) -> Person:
         """Make the scope's user and another one the same person, with all whom either is linked with.
 
-        All but the user `told` get the news.
+        All but the user `informed` get the news.
 
         Raises:
             Invalid: the scope has no user, or that one.
@@ -206,10 +199,10 @@ class People:
         async def find_other() -> _Other:
             return _Other(user)
 
-        return await self._join(scope, find_other, how, by, told)
+        return await self._join(scope, find_other, how, by, informed)
 
     async def unlink(
-        self, scope: Scope, user: str | None = None, *, by: str, told: str | None = None
+        self, scope: Scope, user: str | None = None, *, by: str, informed: str | None = None
     ) -> Person | None:
         """Part an identity of the scope's person, by default the scope's user, from the others; returns who is left.
 
@@ -231,7 +224,7 @@ class People:
         async def find_other() -> _Other:
             return _Other(leaving)
 
-        after = await self._regroup(scope, find_other, part, PersonNews.UNLINKED, by, told)
+        after = await self._regroup(scope, find_other, part, PersonNews.UNLINKED, by, informed)
         return next((record.person for record in after.values() if record.person is not None), None)
 
     async def claim(self, scope: Scope, claim: str) -> None:
@@ -265,7 +258,9 @@ class People:
         members = await self.members(scope)
         for record, _ in await self._read(site, members):
             if record.claim:
-                await self._change_claim(scope, record.claim, lambda users: [one for one in users if one not in members])
+                await self._change_claim(
+                    scope, record.claim, lambda users: [one for one in users if one not in members]
+                )
 
         async def attempt() -> int:
             stored = await self._read_group(site, [own])
@@ -285,7 +280,7 @@ class People:
         own, site = _user_of(scope), site_scope(scope)
         letters = "".join(secrets.choice(_ALPHABET) for _ in range(_CODE_LENGTH))
         key = await self._code_place(site, letters)
-        shown = _CodeRecord(user=own, expires_at=self._clock() + self._code_life)
+        shown = _CodeRecord(user=own, expires_at=self._clock() + self.code_life)
 
         async def attempt() -> None:
             ((record, version),) = await self._read(site, [own])
@@ -325,14 +320,14 @@ class People:
                 raise LinkCodeRefused
             return _Other(shown.user, StateChange(key=key, removes=True, if_version=entry.version))
 
-        person = await self._join(scope, find_other, LinkedBy.CODE, by, told=own)
+        person = await self._join(scope, find_other, LinkedBy.CODE, by, informed=own)
         await self._change_record(scope, own, lambda record: replace(record, tries=0, tries_until=None))
         return person
 
     def _count_try(self, record: _IdentityRecord) -> _IdentityRecord:
         now = self._clock()
         if record.tries_until is None or record.tries_until <= now:
-            return replace(record, tries=1, tries_until=now + self._code_life)
+            return replace(record, tries=1, tries_until=now + self.code_life)
         if record.tries >= WRONG_CODES:
             raise TooManyLinkCodes(record.tries_until - now)
         return replace(record, tries=record.tries + 1)
@@ -352,7 +347,7 @@ class People:
     # Changes
 
     async def _join(
-        self, scope: Scope, find_other: _FindOther, how: LinkedBy, by: str, told: str | None = None
+        self, scope: Scope, find_other: _FindOther, how: LinkedBy, by: str, informed: str | None = None
     ) -> Person:
         def join(records: _Records) -> _Records:
             people = {record.person.id: record.person for record in records.values() if record.person is not None}
@@ -367,7 +362,7 @@ class People:
             person = Person(id=min(people, default=secrets.token_hex(8)), identities=tuple(identities))
             return {user: replace(record, person=person, parted=False) for user, record in records.items()}
 
-        person = (await self._regroup(scope, find_other, join, PersonNews.LINKED, by, told))[_user_of(scope)].person
+        person = (await self._regroup(scope, find_other, join, PersonNews.LINKED, by, informed))[_user_of(scope)].person
         assert person is not None
         return person
 
@@ -378,11 +373,11 @@ class People:
         change: Callable[[_Records], _Records],
         news: PersonNews,
         by: str,
-        told: str | None,
+        informed: str | None,
     ) -> _Records:
         """Change the people of the scope's user and of another one in one step; returns all their records.
 
-        The change is noted before it is stored, so that none is without its note. All but the user `told` get the news.
+        It is noted before it is stored, so that none is without its note. All but the user `informed` get the news.
         """
         own, site = _user_of(scope), site_scope(scope)
         noted = False
@@ -393,7 +388,7 @@ class People:
             stored = await self._read_group(site, [own, other.user])
             before = {user: record for user, (record, _) in stored.items()}
             changed = {
-                user: record if user == told else replace(record, news=news)
+                user: record if user == informed else replace(record, news=news)
                 for user, record in change(before).items()
             }
             changes = [_to_change(scope, user, record, stored[user].version) for user, record in changed.items()]

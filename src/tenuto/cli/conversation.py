@@ -23,7 +23,16 @@ from tenuto.cli.placeholders import Marks, PlaceholderStream, count_redacted, la
 from tenuto.cli.running import command_line
 from tenuto.cli.sessions import show_sessions
 from tenuto.cli.short_ids import whole_session_id
-from tenuto.cli.terminal import describe_error, pluralize, show_json, tally, visible, without_warnings
+from tenuto.cli.terminal import (
+    describe_error,
+    moment,
+    operator_name,
+    pluralize,
+    show_json,
+    tally,
+    visible,
+    without_warnings,
+)
 from tenuto.cli.trace_view import show_manifest, show_trace
 from tenuto.errors import (
     AssistantFailed,
@@ -130,6 +139,8 @@ class TerminalChat:
             "sessions": (self._sessions, "list your sessions"),
             "open": (self._open, "switch to another session, by its number in that list or its id"),
             "new": (self._new, "start a new session"),
+            "link": (self._link, "show a code that links you with yourself elsewhere, or use the code that follows"),
+            "unlink": (self._unlink, "part this user from the others that you are linked with"),
             "help": (self._help, "this list"),
             "quit": (self._quit, "leave, like Ctrl-D"),
         }
@@ -273,6 +284,7 @@ class TerminalChat:
         """Read and answer until the user leaves."""
         self._keyboard = Keyboard(_PROMPT, [f"/{name}" for name in self._commands])
         self._print_note(self._introduction())
+        self._background.run(self._show_news)
         if self._going_on:
             self._background.run(self._show_recent)
         while (line := self._keyboard.line()) is not None:
@@ -416,6 +428,27 @@ class TerminalChat:
     def _new(self, _: str) -> None:
         self._session_id, self._last = None, None
         self._print_note("(your next message starts a new session)")
+
+    def _link(self, code: str) -> None:
+        people, scope = self._app.people, self._scope
+        if not code:
+            shown = self._background.run(lambda: people.show_code(scope))
+            self._print_note(f"{shown.text} links you with the user who enters it, until {moment(shown.expires_at)}.")
+            return
+        person = self._background.run(lambda: people.use_code(scope, code, by=operator_name()))
+        self._print_note(f"Linked: you are {', '.join(map(visible, person.users))}.")
+
+    def _unlink(self, _: str) -> None:
+        self._background.run(
+            lambda: self._app.people.unlink(self._scope, by=operator_name(), informed=self._scope.user)
+        )
+        self._print_note("Parted from the others. What was said as this user stays with it.")
+
+    async def _show_news(self) -> None:
+        """Say what was linked or parted at another door."""
+        news = await self._app.people.take_news(self._scope)
+        if news is not None:
+            self._print_note(f"(this user was {news} with another one elsewhere; `tenuto people show` says with whom)")
 
     def _help(self, _: str) -> None:
         width = max(map(len, self._commands))

@@ -161,7 +161,8 @@ def _print_hit(number: int, hit: MemoryHit) -> None:
     typer.secho(visible(f"{number}. {_on_one_line(memory.text)}"), bold=True)
     where = f"session {memory.session_id}" if memory.session_id else "written by hand"
     until = f" · until {_day(memory.valid_until)}" if memory.valid_until is not None else ""
-    typer.echo(visible(f"   {memory.kind} · said {_day(memory.said_at)}{until} · {where} · id {memory.id}"))
+    identity = f" · as {memory.identity}" if memory.identity else ""
+    typer.echo(visible(f"   {memory.kind} · said {_day(memory.said_at)}{until}{identity} · {where} · id {memory.id}"))
     parts = {
         "words": scores.lexical,
         "meaning": scores.vector,

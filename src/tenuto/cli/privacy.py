@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +19,7 @@ from tenuto.cli.terminal import (
     advancing,
     is_watched,
     moment,
+    operator_name,
     pluralize,
     show_facts,
     show_json,
@@ -78,7 +77,7 @@ async def _scan_all(app: Tenuto, fix: bool, *, quiet: bool) -> ScanSummary:
         else None
     )
     with advancing(total, "Scanning", quiet=quiet) as advance:
-        async for survey in app.privacy.scan_all(fix=fix, by=_operator()):
+        async for survey in app.privacy.scan_all(fix=fix, by=operator_name()):
             advance(survey.records)
     return survey
 
@@ -86,7 +85,7 @@ async def _scan_all(app: Tenuto, fix: bool, *, quiet: bool) -> ScanSummary:
 async def _scan(app: Tenuto, scope: Scope, fix: bool, *, quiet: bool) -> Report:
     total = await app.privacy.extent(scope) if is_watched(quiet) else None
     with advancing(total, "Scanning", quiet=quiet) as advance:
-        async for report in app.privacy.scan(scope, fix=fix, by=_operator()):
+        async for report in app.privacy.scan(scope, fix=fix, by=operator_name()):
             advance(report.records)
     return report
 
@@ -183,7 +182,7 @@ def _describe_site(scope: Scope) -> str:
 
 async def _run_erase(app: Tenuto, scope: Scope, *, only_site: bool, quiet: bool) -> Receipt:
     with advancing(None, "Erasing", quiet=quiet) as advance:
-        async for receipt in app.privacy.erasing(scope, by=_operator(), only_site=only_site):
+        async for receipt in app.privacy.erasing(scope, by=operator_name(), only_site=only_site):
             advance(sum(receipt.counts.values()))
     return receipt
 
@@ -261,7 +260,7 @@ def reveal(
         if app.redactor.vault is None:
             raise InvalidSetting("privacy_key", "is needed to decrypt stored values: set it, or privacy_key_file")
         session = await whole_session_id(app, call.scope, session_id)
-        return await app.privacy.reveal(call.scope, session, marks, by=_operator())
+        return await app.privacy.reveal(call.scope, session, marks, by=operator_name())
 
     values = call.run(reveal_values)
     missing_marks = [mark for mark in dict.fromkeys(map(normalize_placeholder, marks)) if mark not in values]
@@ -291,15 +290,6 @@ def audit(
         show_table(("AT", "ACT", "BY", "ABOUT"), rows, flexible="ABOUT")
         if len(notes) == limit:
             typer.echo(f"\nThere may be more: --after {notes[-1].id}")
-
-
-def _operator() -> str:
-    """Who sits at this terminal, as the machine knows them."""
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):
-        # A container's user may have a number and no name.
-        return f"cli:{os.getuid()}"
 
 
 privacy.command("policy")(privacy_policies.show_policy)

@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "tasks": "tasks",
     "keys": "keys",
     "privacy": "privacy",
+    "people": "people",
     "doctor": "doctor",
     "journal": "journal",
     "top": "top",

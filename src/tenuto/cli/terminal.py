@@ -6,7 +6,9 @@ terminal, and a direction mark could make one id look like another, so such char
 
 from __future__ import annotations
 
+import getpass
 import logging
+import os
 import re
 import shutil
 import sys
@@ -204,3 +206,12 @@ def without_warnings(*names: str) -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+def operator_name() -> str:
+    """Who sits at this terminal, as the machine knows them."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):
+        # A container's user may have a number and no name.
+        return f"cli:{os.getuid()}"

@@ -104,15 +104,16 @@ def _export_all(call: Call, written_as: ExportFormat, folder: Path) -> None:
 async def _export_each(
     app: Tenuto, scope: Scope, written_as: ExportFormat, folder: Path, *, quiet: bool
 ) -> tuple[list[tuple[Session, Path]], list[JsonObject]]:
-    """Write each to a file; one that does not open does not keep the others, a store that went away does."""
+    """Write each of the person; one that does not open does not keep the others, a store that went away does."""
     exports: list[tuple[Session, Path]] = []
     failures: list[JsonObject] = []
-    session_ids = [session.id async for session in iter_sessions(app.store.sessions, scope)]
-    with progress(session_ids, "Exporting", quiet=quiet) as remaining:
-        for session_id in remaining:
+    owners = await app.people.scopes_of(scope)
+    sessions = [(owner, one.id) for owner in owners async for one in iter_sessions(app.store.sessions, owner)]
+    with progress(sessions, "Exporting", quiet=quiet) as remaining:
+        for owner, session_id in remaining:
             file = folder / _file_name(session_id, written_as)
             try:
-                exports.append(((await _export_to_file(app, scope, session_id, written_as, file))[0], file))
+                exports.append(((await _export_to_file(app, owner, session_id, written_as, file))[0], file))
             except MasterKeyMissing:
                 raise  # It is the whole tenant's.
             except (DecryptionFailed, SessionCorrupt, Invalid) as error:

@@ -73,6 +73,13 @@ class Responder:
         through another door while the turn ran: the turn is lost.
         """
         address = address_of(self._channel, message, self._policy)
+        text = await self._answer(address, message, progress, context_since)
+        news = await self._commands.news(address, message) if text is not None else ""
+        return f"{text}\n\n{news}" if news else text
+
+    async def _answer(
+        self, address: Address, message: IncomingMessage, progress: Progress, context_since: datetime | None
+    ) -> str | None:
         command = parse_command(message.text) if message.kind is MessageKind.TEXT else None
         if command is not None:
             return await self._commands.run(command, address, message)

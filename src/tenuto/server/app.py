@@ -33,6 +33,7 @@ from tenuto.server import (
     memories,
     messages,
     npc,
+    people,
     privacy,
     problems,
     session_events,
@@ -195,6 +196,7 @@ def create_app(
         export,
         privacy,
         keys,
+        people,
         npc,
         goods,
         ai_sdk,
@@ -256,6 +258,7 @@ def _gate(
     per_minute = settings.requests_per_minute
     return Gate(
         keys=ApiKeys(store=tenuto.store.state, clock=clock),
+        people=tenuto.people,
         tokens=tokens,
         may_be_open=is_loopback(settings.host),
         origins=frozenset(settings.allowed_origins()),
@@ -282,5 +285,6 @@ def _make_jwt_verifier(settings: Settings) -> JwtVerifier | None:
         user_claim=settings.jwt_user_claim,
         role_claim=settings.jwt_role_claim,
         agent_claim=settings.jwt_agent_claim,
+        person_claim=settings.jwt_person_claim,
     )
     return JwtVerifier(policy) if policy.configured else None

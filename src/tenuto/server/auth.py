@@ -25,14 +25,14 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 from starlette.requests import Request
 
-from tenuto.access import ApiKeys, Caller, JwtVerifier
+from tenuto.access import ApiKeys, Caller, JwtVerifier, People
 from tenuto.app import Tenuto
 from tenuto.chat import Chat, LiveTurns, SentTurns
-from tenuto.errors import DecryptionFailed, InvalidText, Unavailable
+from tenuto.errors import DecryptionFailed, InvalidText, PersonFull, Unavailable
 from tenuto.lru_cache import LruCache
 from tenuto.model import Scope
 from tenuto.model.policy import TaskPolicy
-from tenuto.model.scope import check_tenant_id
+from tenuto.model.scope import check_tenant_id, user_scope
 from tenuto.model.urls import is_loopback
 from tenuto.model.values import Value
 from tenuto.ports import Clock
@@ -152,6 +152,7 @@ class Gate:
         self,
         *,
         keys: ApiKeys,
+        people: People,
         tokens: JwtVerifier | None,
         may_be_open: bool,
         origins: frozenset[str] = frozenset(),
@@ -162,6 +163,9 @@ class Gate:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.keys = keys
+        self._people = people
+        # The claims of users that were taken up last.
+        self._claims = LruCache[Scope, str](_REMEMBERED)
         self._tokens = tokens
         self._may_be_open = may_be_open
         # Whose pages may call an open server, too.
@@ -208,7 +212,24 @@ class Gate:
         if caller.agent is not None:
             _bind_agent(request, caller.agent)
         request.state.caller = caller
-        return _read_auth_context(caller, request)
+        context = _read_auth_context(caller, request)
+        if caller.person is not None and caller.user is not None and caller.agent is None:
+            await self._link_claimed(replace(context, user=caller.user).scope(), caller.person)
+        return context
+
+    async def _link_claimed(self, scope: Scope, claim: str) -> None:
+        """Link the user of a token with those whose tokens make the same claim. The request goes on in any case."""
+        user = user_scope(scope)
+        if self._claims.get(user) == claim:
+            return
+        try:
+            await self._people.claim(user, claim)
+            self._claims.put(user, claim)
+        except PersonFull:
+            self._claims.put(user, claim)
+            _log.warning("a user was not linked as a token claims: the person has too many identities")
+        except Unavailable as error:
+            _log.warning("a claim of a token was not looked at: %s", error.code)
 
     async def wait_until_lapsed(self, request: Request, *, allow_expired: bool = False) -> None:
         """Return when the credential of an admitted request no longer holds: at once if it was revoked here.
@@ -262,10 +283,9 @@ class Gate:
             self._callers.pop(digest)
         self._recheck()
 
-    def forget_user(self, tenant: str, user: str) -> None:
-        """The same for the keys of a user who was erased."""
-        theirs = (tenant, user)
-        for digest in [d for d, known in self._callers.items() if (known.caller.tenant, known.caller.user) == theirs]:
+    def forget_tenant(self, tenant: str) -> None:
+        """The same for all keys of a tenant: a user was erased, with all identities."""
+        for digest in [digest for digest, known in self._callers.items() if known.caller.tenant == tenant]:
             self._callers.pop(digest)
         self._recheck()
 

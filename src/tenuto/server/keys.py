@@ -63,7 +63,7 @@ class CreatedKey(View, frozen=True, kw_only=True):
 @routes.get("", example={"keys": [_KEY], "cursor": None})
 async def list_keys(admission: AuthContext, context: ServerContext, query: KeyListQuery) -> KeyList:
     """List the API keys of the tenant. For a credential that is bound to a site, those of the site. For admins."""
-    _check_admin(admission)
+    check_admin(admission)
     keys = await context.gate.keys.list(admission.scope().tenant, _bound_site(admission))
     rest = _keys_after(keys[::-1], query.cursor)
     page = rest[: query.limit]
@@ -79,7 +79,7 @@ async def create_key(admission: AuthContext, context: ServerContext, body: Creat
     own machine; the first key ends that. Only a credential with the role `privacy.reveal` or `operator` can give
     that role.
     """
-    _check_admin(admission)
+    check_admin(admission)
     if admission.caller is not None and not admission.caller.may_grant(body.role):
         raise Forbidden(
             f"the role {body.role} is given by a credential that has it, "
@@ -105,7 +105,7 @@ async def create_key(admission: AuthContext, context: ServerContext, body: Creat
 @routes.delete("/{key_id}", example={**_KEY, "revoked_at": "2026-11-18T05:00:00Z"})
 async def revoke_key(admission: AuthContext, context: ServerContext, key_id: str) -> KeyView:
     """Revoke an API key for good. Idempotent. For admins. A key of another tenant is answered with 404."""
-    _check_admin(admission)
+    check_admin(admission)
     gate = context.gate
     key = await gate.keys.revoke(key_id, tenant=admission.scope().tenant, site=_bound_site(admission))
     gate.forget(key.id)
@@ -113,9 +113,10 @@ async def revoke_key(admission: AuthContext, context: ServerContext, key_id: str
     return KeyView.of(key)
 
 
-def _check_admin(admission: AuthContext) -> None:
+def check_admin(admission: AuthContext, what: str = "API keys are") -> None:
+    """Refuse a request that is for admins, and on an open server for everyone."""
     if admission.caller is not None and admission.caller.role is not KeyRole.ADMIN:
-        raise Forbidden("API keys are for credentials with the role admin")
+        raise Forbidden(f"{what} for credentials with the role admin")
 
 
 def _bound_site(admission: AuthContext) -> str | None:

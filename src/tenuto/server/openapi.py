@@ -51,6 +51,7 @@ _TAGS: Final = {
     "export and import": "Sessions as files.",
     "privacy": "Privacy policy, scans, reveals, erasure and audit.",
     "keys": "API keys of a tenant.",
+    "people": "Users of a site who are one person.",
     "npc": "Characters that answer with evidence.",
     "goods": "The shopping assistant.",
     "web streams": "Chat for the AI SDK and for AG-UI.",

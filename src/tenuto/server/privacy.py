@@ -164,10 +164,10 @@ async def verify_receipt(admission: AuthContext, tenuto: Tenuto, body: VerifyRec
 async def erase_user(admission: AuthContext, context: ServerContext, user_id: str) -> ReceiptView:
     """Erase a user.
 
-    Deletes all data of the user, on all sites unless one is named, and returns a signed receipt. For that user, for
-    the tenant's own backend and for admins. An unknown user gets a receipt with zero counts. The user's API keys
-    are revoked; those with a role only by an admin, and those for other sites not by the key of a site.
-    `api_keys_left` counts the keys that remain.
+    Deletes all data of the user, on all sites unless one is named, and returns a signed receipt. On each site that
+    goes for all users who are linked as the same person. For that user, for the tenant's own backend and for admins.
+    An unknown user gets a receipt with zero counts. The API keys are revoked; those with a role only by an admin, and
+    those for other sites not by the key of a site. `api_keys_left` counts the keys that remain.
     """
     admission = with_user(admission, user_id)
     scope = admission.scope()
@@ -177,7 +177,7 @@ async def erase_user(admission: AuthContext, context: ServerContext, user_id: st
     # A credential that is bound to a site reaches no other.
     only_site = admission.site is not None or (admission.caller is not None and admission.caller.site is not None)
     members_only = admission.caller is not None and admission.caller.role is not KeyRole.ADMIN
-    forget = partial(context.gate.forget_user, scope.tenant, user_id)
+    forget = partial(context.gate.forget_tenant, scope.tenant)
     receipt = await context.tenuto.privacy.erase(
         scope,
         by=by,

@@ -410,6 +410,22 @@ class CreateKey(RequestBody, frozen=True, kw_only=True):
     agent: Name | None = None
 
 
+class LinkIdentity(RequestBody, frozen=True, kw_only=True):
+    """The user who is the same person as the caller's."""
+
+    EXAMPLE = {"user_id": "ou_84aad35d084aa403a838cf73ee18467"}
+
+    user_id: Name
+
+
+class UseLinkCode(RequestBody, frozen=True, kw_only=True):
+    """A code that was shown at another door. Case, spaces and hyphens do not matter."""
+
+    EXAMPLE = {"code": "7K3QD-M2XVA"}
+
+    code: Annotated[str, Meta(min_length=1, max_length=100, extra_json_schema={"pattern": "^[^\\u0000]+$"})]
+
+
 class UsageQuery(QueryParameters, kw_only=True, frozen=True):
     """Of which days to tell the usage."""
 

@@ -129,6 +129,9 @@ class Settings(Value, frozen=True, kw_only=True):
     jwt_user_claim: str = "sub"
     jwt_role_claim: str = "role"
     jwt_agent_claim: str = "agent"
+    # None: no claim says which users are one person.
+    jwt_person_claim: str | None = None
+    link_code_life: timedelta = timedelta(minutes=10)
 
     privacy_message: Mode = Mode.KEEP
     privacy_past: Mode = Mode.KEEP
@@ -257,6 +260,8 @@ class Settings(Value, frozen=True, kw_only=True):
                 raise InvalidSetting(what, "must be greater than zero")
         if self.embedder not in ("auto", "none", "local") and not _PROVIDED.fullmatch(self.embedder):
             raise InvalidSetting("embedder", f"{self.embedder!r} is not one of auto, none, local, or a provider:model")
+        if not timedelta(minutes=1) <= self.link_code_life <= timedelta(days=1):
+            raise InvalidSetting("link_code_life", "must lie between a minute and a day")
         self._check_jwt()
         self._check_keys()
         self._check_tasks()

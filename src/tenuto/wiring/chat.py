@@ -33,7 +33,7 @@ from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
 from tenuto.model.prompt import Language
 from tenuto.model.values import to_text
-from tenuto.ports import ChatModel, Clock, StateStore, Store, TaskEngine, Telemetry, facts_of
+from tenuto.ports import ChatModel, Clock, OwnersOf, StateStore, Store, TaskEngine, Telemetry, facts_of
 from tenuto.privacy.redacting_model import RedactingModel
 from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.rules.span import ON_REQUEST
@@ -64,6 +64,7 @@ async def open_chat(
     redactor: Redactor,
     sessions: Sessions,
     memories: Memories,
+    owners_of: OwnersOf,
     upkeep: Upkeep,
     spending: Spending,
     clock: Clock,
@@ -121,7 +122,7 @@ async def open_chat(
                 redaction=TurnRedaction(redactor),
                 embedder=memories.embedder,
                 memories=memories,
-                profiles=Profiles(store.state),
+                profiles=Profiles(store.state, owners_of),
                 spending=spending,
                 clock=clock,
                 follow_up=upkeep.after_turn,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from tenuto.access import People
 from tenuto.channels.lark import LarkApp
 from tenuto.channels.webhook import WebhookApp
 from tenuto.chat import Chat
@@ -45,6 +46,7 @@ def make_gateway(
     sessions: Sessions,
     state: StateStore,
     redactor: Redactor,
+    people: People,
     clock: Clock,
 ) -> Gateway:
     """The gateway of an app.
@@ -57,7 +59,7 @@ def make_gateway(
     except AssistantNotFound as error:
         raise InvalidSetting(f"assistant of {channel.name} app {channel.app}", str(error)) from None
     session_policy = replace(settings.channel_policies().sessions, on_missing=OnMissing.ADOPT)
-    commands = Commands(sessions=sessions, policy=policy)
+    commands = Commands(sessions=sessions, people=people, policy=policy)
 
     async def redact(scope: Scope, text: str) -> str | None:
         (redacted,) = (await redactor.texts(Sink.MESSAGE, scope, None, [Slot(text)])).texts

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tenuto.access import ApiKeys, KeyRole
+from tenuto.access import ApiKeys, KeyRole, People
 from tenuto.gateway.inbox import erase_waiting
 from tenuto.model import Scope
 from tenuto.ports import Clock, TaskEngine
@@ -25,6 +25,7 @@ def make_privacy_service(
     *,
     sessions: Sessions,
     tasks: Tasks,
+    people: People,
     compactor: Compactor,
     clock: Clock,
     open_engine: Callable[[], Awaitable[TaskEngine | None]],
@@ -58,6 +59,10 @@ def make_privacy_service(
         clear_caches()
         return counts
 
+    async def erase_identities(scope: Scope) -> dict[str, int]:
+        count = await people.erase(scope)
+        return {"identities": count} if count else {}
+
     return PrivacyService(
         store=stores.trusted,
         redactor=stores.redactor,
@@ -65,5 +70,7 @@ def make_privacy_service(
         clock=clock,
         elsewhere=(erase_deadlines, erase_runs, erase_inbox, erase_memories),
         end_keys=end_keys,
+        identities=people.members,
+        erase_identities=erase_identities,
         compactor=compactor,
     )

@@ -11,7 +11,7 @@ from tenuto.llm import OFFLINE, GivenModel, ModelConnection
 from tenuto.llm.embedding import open_embedder
 from tenuto.model import Scope
 from tenuto.model.privacy import Sink
-from tenuto.ports import Clock, Embedder, Store
+from tenuto.ports import Clock, Embedder, OwnersOf, Store
 from tenuto.privacy.json_texts import Slot
 from tenuto.privacy.redactor import WITHHELD, Redactor
 from tenuto.recall.embedding import CachedEmbedder
@@ -26,7 +26,13 @@ _TIMEOUT: Final = timedelta(seconds=5)
 
 @asynccontextmanager
 async def open_memories(
-    settings: Settings, *, store: Store, redactor: Redactor, clock: Clock, models: Mapping[str, GivenModel]
+    settings: Settings,
+    *,
+    store: Store,
+    redactor: Redactor,
+    clock: Clock,
+    models: Mapping[str, GivenModel],
+    owners_of: OwnersOf,
 ) -> AsyncIterator[Memories]:
     """The memories of the settings, with their embedder.
 
@@ -47,6 +53,7 @@ async def open_memories(
             policy=settings.memory_policy(),
             new_id=fresh_id,
             embedder=cached_embedder,
+            owners_of=owners_of,
         )
         try:
             yield memories

@@ -16,7 +16,7 @@ from tenuto.errors import PackageMissing
 from tenuto.lazy_imports import lazy_module
 from tenuto.model.policy import RunPolicy
 from tenuto.model.signature import read_signing_key
-from tenuto.ports import Clock, Store, TaskEngine
+from tenuto.ports import Clock, OwnersOf, Store, TaskEngine, owner_alone
 from tenuto.privacy.redactor import Redactor
 from tenuto.sessions import fresh_id
 from tenuto.sessions.profiles import Profiles
@@ -107,12 +107,12 @@ async def _open_delivery(
         await webhook.close()
 
 
-def make_agent_contexts(tasks: Tasks, store: Store) -> AgentContexts:
+def make_agent_contexts(tasks: Tasks, store: Store, owners_of: OwnersOf = owner_alone) -> AgentContexts:
     """What agents see of tasks."""
     return AgentContexts(
         tasks=tasks,
         sessions=store.sessions,
-        profile_of=Profiles(store.state).read,
+        profile_of=Profiles(store.state, owners_of).read,
         write_prompt=context.agent_prompt,
         history_messages=RunPolicy().history_messages,
     )

@@ -1,4 +1,4 @@
-"""The audit log of privacy requests, in the tenant's state: who revealed values, looked at notes, erased or linked whom."""
+"""The audit log, in the tenant's state: who revealed values, looked at notes, erased, linked or parted whom."""
 
 from __future__ import annotations
 

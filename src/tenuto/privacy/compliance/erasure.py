@@ -1,4 +1,4 @@
-"""Erasing a user: their sessions and state, their messages in shared sessions, and the deleted bytes.
+"""Erasing a person, as whichever user: sessions and state, messages in shared sessions, and the deleted bytes.
 
 The user's API keys end first, so that no client writes behind the receipt; the caller's own key ends last, so that a
 call that failed can be repeated. Sessions and state of the user are deleted; in sessions that belong to a chat or the
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -43,6 +43,18 @@ Elsewhere: TypeAlias = Callable[[Scope], Awaitable[dict[str, int]]]
 Erase: TypeAlias = Callable[[Scope, int], Awaitable[EraseResult]]
 # Ends the API keys of a user: of the scope's site only, members' only, and all but one, if so asked; returns counts.
 EndKeys: TypeAlias = Callable[[Scope, bool, bool, str | None], Awaitable[dict[str, int]]]
+# The users of the site who are the same person as the scope's, that one included.
+Identities: TypeAlias = Callable[[Scope], Awaitable[tuple[str, ...]]]
+
+
+async def user_alone(scope: Scope) -> tuple[str, ...]:
+    """The identities where nobody is linked."""
+    return (scope.user or "",)
+
+
+async def no_identities(scope: Scope) -> dict[str, int]:
+    """What is removed of identities there."""
+    return {}
 
 
 class UserEraser:
@@ -61,6 +73,8 @@ class UserEraser:
         sites: Callable[[], AsyncIterator[Scope]],
         elsewhere: tuple[Elsewhere, ...] = (),
         end_keys: EndKeys | None = None,
+        identities: Identities = user_alone,
+        erase_identities: Elsewhere = no_identities,
     ) -> None:
         self._erase = erase
         self._sessions = sessions
@@ -72,6 +86,8 @@ class UserEraser:
         self._sites = sites
         self._elsewhere = elsewhere
         self._end_keys = end_keys
+        self._identities = identities
+        self._erase_identities = erase_identities
 
     async def erase(
         self,
@@ -84,6 +100,9 @@ class UserEraser:
         on_keys_end: Callable[[], None] | None = None,
     ) -> Receipt:
         """Remove everything of the scope's user on the tenant's sites; a second call removes what was added since.
+
+        On each site that goes for all users who are linked there as the same person. The links themselves go last, so
+        that a call that failed can be repeated.
 
         With `only_site` the other sites and their keys are left alone; the receipt names the sites that it covers. With
         `member_keys_only` so are keys with another role. The receipt counts the keys that still hold. `own_key` is the
@@ -139,24 +158,43 @@ class UserEraser:
             sites |= {
                 one.site: replace(scope, site=one.site) async for one in self._sites() if one.tenant == scope.tenant
             }
-        if self._end_keys is not None:
-            ended = await self._end_keys(scope, only_site, member_keys_only, own_key)
-            counts.update({what: many for what, many in ended.items() if what != KEYS_LEFT})
+        identities = [replace(site, user=user) for site in sites.values() for user in await self._identities(site)]
+        users = dict.fromkeys([scope.user, *[one.user for one in identities if one.user is not None]])
+        others = sorted([user_digest(scope.tenant, user) for user in users if user != scope.user])
+        receipt = replace(receipt, identity_digests=tuple(others))
+        owners = [replace(scope, user=user) for user in users]
+        ended = await self._end_all_keys(owners, only_site, member_keys_only, own_key)
+        counts.update({what: many for what, many in ended.items() if what != KEYS_LEFT})
         if on_keys_end is not None:
             on_keys_end()
-        for site in sites.values():
+        for site in identities:
             async for went in self._erase_on_site(site):
                 counts.update(went)
                 yield replace(receipt, counts=dict(counts))
-        if self._end_keys is not None:
-            counts.update(await self._end_keys(scope, only_site, member_keys_only, None))
+        for site in sites.values():
+            counts.update(await self._erase_identities(site))
+        counts.update(await self._end_all_keys(owners, only_site, member_keys_only, None))
         receipt = replace(receipt, sites=tuple(sorted(sites)), erased_at=self._clock(), counts=dict(counts))
         receipt = await self._signer.sign(receipt)
-        about = {"receipt": receipt.id, "user_digest": receipt.user_digest, "counts": receipt.counts}
+        about = {
+            "receipt": receipt.id,
+            "user_digest": receipt.user_digest,
+            "identity_digests": others,
+            "counts": receipt.counts,
+        }
         for site in sites.values():
             await self._audit.note(site, Act.ERASED, by=by, about=about)
         compacted, remains = await self._compact(counts, patient)
         yield await self._signer.sign(replace(receipt, compaction=compacted, remaining_reason=remains))
+
+    async def _end_all_keys(
+        self, owners: Sequence[Scope], only_site: bool, member_keys_only: bool, own_key: str | None
+    ) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        if self._end_keys is not None:
+            for owner in owners:
+                counts.update(await self._end_keys(owner, only_site, member_keys_only, own_key))
+        return counts
 
     async def _erase_on_site(self, scope: Scope) -> AsyncIterator[dict[str, int]]:
         more = True

@@ -28,7 +28,8 @@ _KEY: Final = "ed25519"
 
 
 class Receipt(Value, frozen=True, kw_only=True):
-    """What was removed. The user is named by a digest, since receipts are kept and must not keep the name.
+    """What was removed. The user is named by a digest, since receipts are kept and must not keep the name; so are, in
+    `identity_digests`, the other users who were the same person.
 
     `compaction` says whether deleted bytes were cleared: `done`, `later`, `partly` (`remaining_reason` says where some
     are left), or `nothing` to clear. `limits` says what an erasure does not cover.
@@ -38,6 +39,7 @@ class Receipt(Value, frozen=True, kw_only=True):
     tenant: str
     sites: tuple[str, ...]
     user_digest: str
+    identity_digests: tuple[str, ...] = ()
     erased_at: datetime
     counts: dict[str, int]
     compaction: CompactionStatus = CompactionStatus.LATER
@@ -138,7 +140,8 @@ def why_invalid(receipt: Receipt, public_key: str | None, user: str | None = Non
         return "it was not signed by this installation"
     if not verify_receipt(receipt, public_key):
         return "it was changed since it was signed"
-    if user is not None and receipt.user_digest != user_digest(receipt.tenant, user):
+    covered = (receipt.user_digest, *receipt.identity_digests)
+    if user is not None and user_digest(receipt.tenant, user) not in covered:
         return "it is about another user"
     return None
 

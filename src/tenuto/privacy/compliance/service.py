@@ -11,7 +11,15 @@ from tenuto.model import Scope
 from tenuto.ports import Clock, Store
 from tenuto.privacy.compliance.audit import MOST_MARKS, Act, AuditLog
 from tenuto.privacy.compliance.compaction import CompactionStatus, Compactor
-from tenuto.privacy.compliance.erasure import Elsewhere, EndKeys, Erase, UserEraser
+from tenuto.privacy.compliance.erasure import (
+    Elsewhere,
+    EndKeys,
+    Erase,
+    Identities,
+    UserEraser,
+    no_identities,
+    user_alone,
+)
 from tenuto.privacy.compliance.mentions import Mentions
 from tenuto.privacy.compliance.receipts import Receipt, ReceiptSigner
 from tenuto.privacy.compliance.scan import Report, Scanner, ScanSummary
@@ -33,6 +41,8 @@ class PrivacyService:
         clock: Clock,
         elsewhere: tuple[Elsewhere, ...] = (),
         end_keys: EndKeys | None = None,
+        identities: Identities = user_alone,
+        erase_identities: Elsewhere = no_identities,
         compactor: Compactor | None = None,
     ) -> None:
         self._store = store
@@ -52,6 +62,8 @@ class PrivacyService:
             sites=self.list_sites,
             elsewhere=elsewhere,
             end_keys=end_keys,
+            identities=identities,
+            erase_identities=erase_identities,
         )
 
     async def reveal(self, scope: Scope, session_id: str, placeholders: Sequence[str], *, by: str) -> dict[str, str]:

@@ -47,7 +47,8 @@ class AuditEntryView(View, frozen=True, kw_only=True):
 
 
 class ReceiptView(View, frozen=True, kw_only=True):
-    """What was removed. `user_digest` is a digest of tenant and user; the signature covers every other field.
+    """What was removed. `user_digest` is a digest of tenant and user, `identity_digests` are those of the other users
+    who were linked as the same person; the signature covers every other field.
 
     `compaction` says whether deleted bytes were cleared from the store's files: `done`, `later` (upkeep will clear
     them), `partly` (`remaining_reason` says what is left), or `nothing` if nothing was removed. `limits` says what no
@@ -58,6 +59,7 @@ class ReceiptView(View, frozen=True, kw_only=True):
     tenant: str
     sites: tuple[str, ...]
     user_digest: str
+    identity_digests: tuple[str, ...]
     erased_at: datetime
     counts: dict[str, int]
     compaction: CompactionStatus
