@@ -85,7 +85,7 @@ async def test_something_to_remember_is_written_by_keyboard(chromium: Browser) -
         await service.http.delete("/v1/memories", params={"all": "true"})
         await visit.page.get_by_role("textbox", name="Text of this memory").fill("Answer in French.")
         await visit.page.keyboard.press("Enter")
-        await expect(visit.page.locator(".memories [role=alert]")).to_be_visible()
+        await expect(visit.page.locator(".memories [role=alert]:visible")).to_have_count(1)
         await expect(visit.page.get_by_role("textbox", name="Text of this memory")).to_have_value("Answer in French.")
 
 
@@ -161,3 +161,55 @@ async def test_the_view_fits_a_narrow_screen_in_chinese(chromium: Browser) -> No
         await expect(texts(visit)).to_have_count(1)
         width = await visit.page.evaluate("document.documentElement.scrollWidth")
         assert width <= PHONE["width"]
+
+
+async def test_a_person_links_and_parts_users_with_codes(chromium: Browser) -> None:
+    """One is shown here and used elsewhere, one the other way round; what is remembered follows at once."""
+    async with offline(chromium) as (visit, service):
+        people, scope = service.tenuto.people, service.tenuto.scope
+        await remember(service, HOME, **{"X-User-ID": "ann"})
+        await remember(service, "I play the cello.", **{"X-User-ID": "ou_ann"})
+        await visit.page.clock.install()
+        await visit.page.evaluate("sessionStorage.setItem('tenuto.user', 'ann')")
+        await visit.open("/#/memories")
+        await visit.page.reload()
+        section = visit.page.locator("[data-section=person]")
+        await section.get_by_role("button", name="Show a code").click()
+        await expect(section.locator("output")).to_have_text(re.compile("^[0-9A-Z]{5}-[0-9A-Z]{5}$"))
+        code = await section.locator("output").text_content()
+
+        await people.use_code(scope(user="ou_ann"), code or "", by="themselves")
+        await visit.page.clock.fast_forward(3000)
+        await expect(section.locator("output")).to_be_hidden()
+        await expect(section.locator(".memory-text")).to_have_text(["ann", "ou_ann"])
+        await expect(visit.page.locator("li", has_text="cello")).to_contain_text("as ou_ann")
+
+        await section.get_by_role("button", name="Part ou_ann from the others").click()
+        await visit.page.get_by_role("dialog").get_by_role("button", name="Part", exact=True).click()
+        await expect(section.locator(".memory-text")).to_have_count(0)
+        await expect(texts(visit)).to_have_text([HOME])
+
+        visit.allow("404")
+        field = section.get_by_role("textbox", name="Code from elsewhere")
+        await field.fill("7K3QD-M2XVA")
+        await field.press("Enter")
+        await expect(section.get_by_role("alert")).to_be_visible()
+        await field.fill((await people.show_code(scope(user="ou_ann"))).text)
+        await field.press("Enter")
+        await expect(section.locator(".memory-text")).to_have_count(2)
+        await expect(section.get_by_role("alert")).to_be_hidden()
+
+
+async def test_users_who_are_one_person_are_shown_in_chinese(chromium: Browser) -> None:
+    async with offline(chromium) as (visit, service):
+        await service.tenuto.people.link(service.tenuto.scope(user="ann"), "ou_ann", by="otto")
+        async with visiting(chromium, visit.base, locale="zh-CN") as chinese:
+            await chinese.open()
+            await chinese.page.evaluate("sessionStorage.setItem('tenuto.user', 'ann')")
+            await chinese.open("/#/memories")
+            await chinese.page.reload()
+            section = chinese.page.locator("[data-section=person]")
+
+            await expect(section.get_by_role("heading")).to_have_text("关联账号")
+            await expect(section.get_by_role("button", name="显示关联码")).to_be_visible()
+            await expect(section.get_by_text("由管理员关联")).to_have_count(2)

@@ -2,12 +2,14 @@
 
 import { api } from "../api.js";
 import { guardedRequests } from "./guarded.js";
+import { personActions } from "./person.js";
 
 export function memoryActions(store, { get, patch }) {
   let asked = 0; // the number of the latest question about the list
 
   const { guarded, leave } = guardedRequests(store, patch);
   const changes = guardedRequests(store, ({ problem }) => patch({ refused: problem }));
+  const person = personActions(store, { get, patch }, refresh);
 
   /** Bring preferences and the first page anew; or, where something is searched for, what is found. */
   async function refresh() {
@@ -66,9 +68,12 @@ export function memoryActions(store, { get, patch }) {
     add: (text, kind, told) => change(() => api.addMemory({ text, kind }), told),
     edit: (id, text, told) => change(() => api.editMemory(id, { text }), told),
     forget: (id, told) => change(() => api.forgetMemory(id), told),
-    open: refresh,
+    person,
+    open: () => Promise.all([refresh(), person.bring()]),
+    close: person.hide,
     leave() {
       leave();
+      person.leave();
       changes.leave();
     },
   };

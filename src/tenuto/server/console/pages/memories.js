@@ -16,6 +16,9 @@ export const initial = {
   loading: true,
   problem: null, // why the list could not be brought
   refused: null, // why a change was not made
+  person: null, // the users who are one person with this one
+  code: null, // the code that is shown for another door
+  unlinkable: null, // why a user was not linked or parted
 };
 export const makeActions = memoryActions;
 export const view = memoriesView;

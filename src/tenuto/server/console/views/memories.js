@@ -8,6 +8,7 @@ import { textButton } from "./buttons.js";
 import { icon } from "./icons.js";
 import { memoryRow } from "./memory_row.js";
 import { ownedHeader } from "./page_header.js";
+import { personView } from "./person.js";
 
 const TYPING = 250;
 const SHOWN = [null, "fact", "episode"];
@@ -29,6 +30,7 @@ export function memoriesView(actions, ask) {
   found.node.append(degraded);
   const adding = addForm(actions);
   const seeking = search(actions);
+  const person = personView(actions, ask);
   const node = h(
     "div",
     { class: "page memories" },
@@ -36,13 +38,14 @@ export function memoriesView(actions, ask) {
     h(
       "div",
       { class: "scroll" },
-      h("div", { class: "column" }, seeking.node, notice, refused, found.node, liked.node, rest.node, adding),
+      h("div", { class: "column" }, seeking.node, notice, refused, found.node, liked.node, rest.node, adding, person.node),
     ),
   );
   let last = null;
 
   function draw(state, now) {
     header.draw(state);
+    person.draw(state, now);
     if (now === last) return;
     last = now;
     const { preferences, items, hits, cursor, kind, query, loading, problem } = now;
@@ -59,16 +62,17 @@ export function memoriesView(actions, ask) {
     set(more, "hidden", cursor === null);
     set(degraded, "hidden", !now.degraded);
     tabs.draw(kind);
-    found.draw((hits ?? []).map((hit) => ({ key: hit.memory.id, memory: hit.memory, hit })), t("memories.nothing"));
-    liked.draw(preferences.map(row), t("memories.preferences.none"));
-    rest.draw(items.map(row), t("memories.none"));
+    const own = state.scope?.user;
+    found.draw((hits ?? []).map((hit) => ({ key: hit.memory.id, memory: hit.memory, hit, own })), t("memories.nothing"));
+    liked.draw(preferences.map((memory) => row(memory, own)), t("memories.preferences.none"));
+    rest.draw(items.map((memory) => row(memory, own)), t("memories.none"));
   }
 
   return { node, draw, focus: header.focus, title: () => t("page.memories") };
 }
 
-function row(memory) {
-  return { key: memory.id, memory, hit: null };
+function row(memory, own) {
+  return { key: memory.id, memory, hit: null, own };
 }
 
 /** A heading, its memories, and a sentence where there are none. */

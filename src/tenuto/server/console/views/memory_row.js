@@ -21,11 +21,11 @@ export function memoryRow(actions, ask) {
   let shown = null;
   let editing = false;
 
-  function draw({ memory, hit }) {
+  function draw({ memory, hit, own }) {
     if (shown === null || shown.text !== memory.text) fill(text, marked(memory.text));
     shown = memory;
     set(node, "data-kind", memory.kind);
-    fill(facts, told(memory));
+    fill(facts, told(memory, own));
     fill(why, hit && explained(hit));
     set(why, "hidden", !hit);
     for (const [button, name] of [
@@ -89,14 +89,16 @@ export function memoryRow(actions, ask) {
   return { node, draw };
 }
 
-function told(memory) {
-  const { kind, said_at: said, session_id: session, mentions, valid_until: until } = memory;
+function told(memory, own) {
+  const { kind, said_at: said, session_id: session, mentions, valid_until: until, identity } = memory;
+  // A session stays with the user who said it: nobody else can open it.
+  const elsewhere = identity && identity !== own;
   return [
     h("span", { class: "chip" }, t(`memories.kind.${kind}`)),
     h("time", { datetime: said, title: instant(said) }, moment(said)),
-    session
-      ? h("a", { href: addressOf(session) }, t("memories.session"))
-      : h("span", {}, t("memories.written")),
+    session && !elsewhere && h("a", { href: addressOf(session) }, t("memories.session")),
+    !session && h("span", {}, t("memories.written")),
+    elsewhere && h("span", { dir: "auto" }, t("memories.identity", { user: identity })),
     mentions > 1 && h("span", {}, t("memories.mentions", { count: mentions })),
     until && h("span", {}, t("memories.until", { date: moment(until) })),
   ];
