@@ -19,6 +19,7 @@ from tests.doubles import MemoryStore
 from tests.samples import ACME, ANN, ANN_ELSEWHERE, BOB, EVE
 
 LIFE = timedelta(minutes=10)
+PHONE = Scope(tenant="acme", user="ann.mobile")
 WEB, LARK, TERMINAL = ANN, Scope(tenant="acme", user="ou_ann"), Scope(tenant="acme", user="ann@laptop")
 on_every_backend = pytest.mark.parametrize("backend", KEEPING_STATE, ids=lambda backend: backend.name)
 
@@ -158,16 +159,19 @@ async def test_a_claim_links_until_it_changes_or_someone_parts_them(people: Peop
     await people.claim(EVE, "employee 7")
     together = await users_of(people, WEB)
 
-    await people.unlink(LARK, by="otto")
-    await people.claim(LARK, "employee 7")
-    parted = await users_of(people, LARK)
+    await people.unlink(WEB, by="otto")
+    await people.claim(WEB, "employee 7")
+    parted = await users_of(people, WEB)
     await people.claim(TERMINAL, "employee 8")
     await people.claim(BOB, "employee 8")
-    await people.link(LARK, "ann", by="otto")
+    await people.claim(PHONE, "employee 7")
+    joined = await users_of(people, PHONE)
+    await people.link(WEB, "ou_ann", by="otto")
 
-    assert (together, parted) == ({"ann", "ou_ann", "ann@laptop"}, {"ou_ann"})
+    assert (together, parted) == ({"ann", "ou_ann", "ann@laptop"}, {"ann"})
+    assert joined == {"ou_ann", "ann.mobile"}
     assert await users_of(people, TERMINAL) == {"ann@laptop", "bob"}
-    assert await users_of(people, WEB) == {"ann", "ou_ann"}
+    assert await users_of(people, WEB) == {"ann", "ou_ann", "ann.mobile"}
     assert await people.find(EVE) is None
 
 
@@ -207,7 +211,7 @@ async def test_another_process_notices_within_its_bound_and_an_own_change_at_onc
     store: Store, clock: FakeClock
 ) -> None:
     here, there = (Audited(store.state, clock).people for _ in range(2))
-    assert await there.find(WEB) is None
+    assert [await process.find(WEB) for process in (here, there)] == [None, None]
     await here.link(WEB, "ou_ann", by="otto")
     at_once = await users_of(here, WEB)
     clock.advance(KNOWN_FOR)
