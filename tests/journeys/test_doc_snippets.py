@@ -182,13 +182,13 @@ def fill(text: str, values: dict[str, str]) -> str:
     """The text with ids instead of their placeholders."""
     text = re.sub(r"tnt_…|\$\w+_KEY\b", lambda _: values["key"], text)
     text = re.sub(r"\b[0-9a-f]{4}…", lambda _: values["key id"], text)
-    return re.sub(r"<from the answer>|\b(?:SESSION|TRACE_ID|TURN_ID|TASK|ID)\b", lambda m: values[m[0]], text)
+    return re.sub(r"<from the answer>|\b(?:SESSION|TRACE_ID|TURN_ID|TASK|CODE|ID)\b", lambda m: values[m[0]], text)
 
 
 def remember(answer: httpx.Response, values: dict[str, str]) -> None:
     """Keep the ids that an answer names; those of visitors and shoppers are for their own pages."""
     body = answer.json()
-    names = {"sessionId": "<from the answer>"}
+    names = {"sessionId": "<from the answer>", "code": "CODE"}
     if "X-User-ID" in answer.request.headers:
         names |= {"session_id": "SESSION", "trace_id": "TRACE_ID", "turn_id": "TURN_ID"}
     values |= {names[key]: body[key] for key in names if body.get(key)}

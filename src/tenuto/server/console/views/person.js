@@ -45,8 +45,9 @@ export function personView(actions, ask) {
   let last = null;
 
   function draw({ scope }, now) {
-    set(node, "hidden", !scope?.user || now.person === null);
-    if (now.person === null) return;
+    const known = Boolean(scope?.user) && now.person !== null;
+    set(node, "hidden", !known);
+    if (!known) return;
     set(shown, "hidden", now.code === null);
     if (now.code !== null) {
       write(code, now.code.code);
