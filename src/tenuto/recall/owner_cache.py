@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Container, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tenuto.background import run_in_background
@@ -39,6 +40,7 @@ _LIFE: Final = timedelta(minutes=10)
 # A larger copy is filled and searched in a thread.
 _AT_ONCE: Final = 500
 _log = logging.getLogger(__name__)
+_revisions: Final = count(1)
 
 
 class OwnerCache:
@@ -228,7 +230,7 @@ async def _log_failure(work: Coroutine[None, None, object]) -> None:
 
 
 class OwnerMemories:
-    """The memories of one owner in this process."""
+    """The memories of one owner in this process. No two states of any of them have the same `revision`."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -247,6 +249,7 @@ class OwnerMemories:
         """Take these in place of all others; of vectors of several lengths, the most frequent count."""
         lengths = Counter(len(vector) for vector in vectors.values() if vector is not None)
         self._length = max(lengths, key=lengths.__getitem__, default=0)
+        self.revision = next(_revisions)
         fitting = {name: one for name, one in vectors.items() if one is not None and len(one) == self._length}
         self.memories = memories
         self.embedded = set(fitting)
@@ -263,11 +266,13 @@ class OwnerMemories:
         """Take the content of another copy in place of all there is."""
         self.memories, self.embedded, self.preferences = other.memories, other.embedded, other.preferences
         self._index, self._length = other._index, other._length
+        self.revision = next(_revisions)
         self._by_text, self._by_terms = other._by_text, other._by_terms
 
     def put(self, memory: Memory, vector: Vector | None) -> None:
         """Add a memory, or replace the one of the same id. Without a vector, that of the same text is kept."""
         self.expect_length(vector)
+        self.revision = next(_revisions)
         old = self.memories.get(memory.id)
         if old is not None:
             self._unnote(old)
@@ -286,6 +291,7 @@ class OwnerMemories:
         """Remove a memory, if it is there."""
         memory = self.memories.pop(memory_id, None)
         if memory is not None and self._index is not None:
+            self.revision = next(_revisions)
             self.embedded.discard(memory_id)
             self._index.remove(memory_id)
             self._unnote(memory)
@@ -303,9 +309,13 @@ class OwnerMemories:
         """The vector of a memory, if it has one."""
         return None if self._index is None else self._index.vector(memory_id)
 
+    def holding_texts(self) -> Mapping[tuple[object, ...], str]:
+        """The ids of the memories that hold, by what two of them have in common that say the same."""
+        return self._by_text
+
     def same_text(self, memory: Memory) -> Memory | None:
         """The memory that holds and says the same, letter for letter."""
-        return self.memories.get(self._by_text.get(memory_identity(memory), ""))
+        return self.memories.get(self._by_text.get(_identity(memory), ""))
 
     def replaced_by(self, memory: Memory) -> list[Memory]:
         """The memories that hold now and that this one takes the place of; none that was said with it."""
@@ -320,7 +330,7 @@ class OwnerMemories:
             one
             for one in dict.fromkeys(replaced)
             if not one.superseded_by
-            and memory_identity(one)[1:] == memory_identity(memory)[1:]
+            and _identity(one)[1:] == _identity(memory)[1:]
             and not (memory.session_id and (one.session_id, one.seqs) == said_with)
         ]
 
@@ -330,8 +340,8 @@ class OwnerMemories:
 
     def _unnote(self, memory: Memory) -> None:
         self.preferences.pop(memory.id, None)
-        if self._by_text.get(memory_identity(memory)) == memory.id:
-            del self._by_text[memory_identity(memory)]
+        if self._by_text.get(_identity(memory)) == memory.id:
+            del self._by_text[_identity(memory)]
         about = _terms(memory)
         alike = self._by_terms.get(about, set())
         alike.discard(memory.id)
@@ -342,7 +352,7 @@ class OwnerMemories:
         if not memory.superseded_by:
             if memory.kind is MemoryKind.PREFERENCE:
                 self.preferences[memory.id] = memory
-            self._by_text[memory_identity(memory)] = memory.id
+            self._by_text[_identity(memory)] = memory.id
             self._by_terms.setdefault(_terms(memory), set()).add(memory.id)
 
 
@@ -363,8 +373,7 @@ def normal_text(text: str) -> str:
     return " ".join(text.casefold().split()).rstrip(".!。！ ")
 
 
-def memory_identity(memory: Memory) -> _Identity:
-    """What two memories have in common that say the same, letter for letter."""
+def _identity(memory: Memory) -> _Identity:
     return normal_text(memory.text), memory.kind, memory.speaker, memory.persona
 
 

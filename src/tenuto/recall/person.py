@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from tenuto.model import Scope
 from tenuto.model.memory import Memory
 from tenuto.model.scope import owner_key
 from tenuto.ports import OwnersOf
-from tenuto.recall.owner_cache import OwnerMemories, memory_identity
+from tenuto.recall.owner_cache import OwnerMemories
 
 # Copies hold so many memories in all, beside those of the owners.
 _MOST_MEMORIES: Final = 50_000
@@ -68,9 +69,13 @@ class _PersonCopy:
         self.all = OwnerMemories()
         # As the owners have them: here, one may have been replaced by what another identity said.
         self._sources: dict[str, Memory] = {}
+        self._revisions: list[int] = []
 
     async def follow(self, scopes: Sequence[Scope], owners: Sequence[OwnerMemories]) -> None:
         async with self.all.lock:
+            revisions = sorted(owner.revision for owner in owners)
+            if revisions == self._revisions:
+                return
             place_of = {memory_id: place for place, owner in enumerate(owners) for memory_id in owner.memories}
             sources = {memory_id: owners[place].memories[memory_id] for memory_id, place in place_of.items()}
             changed = {
@@ -80,9 +85,7 @@ class _PersonCopy:
                 or (memory_id in owners[place_of[memory_id]].embedded) != (memory_id in self.all.embedded)
             }
             gone = self._sources.keys() - sources.keys()
-            if not changed and not gone:
-                return
-            later = _replaced_elsewhere(sources, place_of)
+            later = _replaced_elsewhere(owners)
             changed |= {
                 memory_id
                 for memory_id, memory in sources.items()
@@ -107,26 +110,37 @@ class _PersonCopy:
                     self.all.remove(memory_id)
                 for memory_id in changed:
                     self.all.put(show(memory_id), owners[place_of[memory_id]].vector(memory_id))
-            self._sources = sources
+            self._sources, self._revisions = sources, revisions
 
 
 def _superseded_by(memory: Memory, later: Mapping[str, Memory]) -> str:
     return later[memory.id].id if memory.id in later else memory.superseded_by
 
 
-def _replaced_elsewhere(memories: Mapping[str, Memory], place_of: Mapping[str, int]) -> dict[str, Memory]:
+def _replaced_elsewhere(owners: Sequence[OwnerMemories]) -> dict[str, Memory]:
     """By its id, the later memory of another identity that says the same as one, or takes the place of its subject."""
-    newest: dict[tuple[object, ...], Memory] = {}
-    holding = [one for one in memories.values() if not one.superseded_by]
-    for one in sorted(holding, key=lambda one: (one.said_at, one.id)):
-        newest[memory_identity(one)] = one
-        if one.subject and one.replaces:
-            newest["subject", one.subject, *memory_identity(one)[1:]] = one
+    known: set[tuple[object, ...]] = set()
+    shared: set[tuple[object, ...]] = set()
+    for owner in owners:
+        shared |= known & owner.holding_texts().keys()
+        known |= owner.holding_texts().keys()
     later: dict[str, Memory] = {}
-    for one in holding:
-        keys = (memory_identity(one), ("subject", one.subject, *memory_identity(one)[1:]))
-        for other in filter(None, map(newest.get, keys)):
-            is_later = (other.said_at, other.id) > (one.said_at, one.id)
-            if is_later and place_of[other.id] != place_of[one.id]:
-                later[one.id] = other
+    for text in shared:
+        same = [owner.memories[owner.holding_texts()[text]] for owner in owners if text in owner.holding_texts()]
+        last = max(same, key=_when)
+        later |= {one.id: last for one in same if one is not last}
+    subjects: dict[tuple[object, ...], list[tuple[Memory, OwnerMemories]]] = {}
+    for owner in owners:
+        for one in owner.memories.values():
+            if one.subject and not one.superseded_by:
+                subjects.setdefault((one.subject, one.kind, one.speaker, one.persona), []).append((one, owner))
+    for about in subjects.values():
+        last, said_by = max(about, key=lambda said: (said[0].replaces, _when(said[0])))
+        if last.replaces:
+            others = [one for one, owner in about if owner is not said_by and _when(one) < _when(last)]
+            later |= {one.id: last for one in others}
     return later
+
+
+def _when(memory: Memory) -> tuple[datetime, str]:
+    return memory.said_at, memory.id
