@@ -309,7 +309,7 @@ class OwnerMemories:
         """The vector of a memory, if it has one."""
         return None if self._index is None else self._index.vector(memory_id)
 
-    def holding_texts(self) -> Mapping[tuple[object, ...], str]:
+    def holding_texts(self) -> Mapping[_Identity, str]:
         """The ids of the memories that hold, by what two of them have in common that say the same."""
         return self._by_text
 

@@ -119,14 +119,11 @@ def _superseded_by(memory: Memory, later: Mapping[str, Memory]) -> str:
 
 def _replaced_elsewhere(owners: Sequence[OwnerMemories]) -> dict[str, Memory]:
     """By its id, the later memory of another identity that says the same as one, or takes the place of its subject."""
-    known: set[tuple[object, ...]] = set()
-    shared: set[tuple[object, ...]] = set()
-    for owner in owners:
-        shared |= known & owner.holding_texts().keys()
-        known |= owner.holding_texts().keys()
+    texts = [owner.holding_texts() for owner in owners]
+    shared = {text for place, one in enumerate(texts) for other in texts[:place] for text in one.keys() & other.keys()}
     later: dict[str, Memory] = {}
     for text in shared:
-        same = [owner.memories[owner.holding_texts()[text]] for owner in owners if text in owner.holding_texts()]
+        same = [owner.memories[one[text]] for owner, one in zip(owners, texts, strict=True) if text in one]
         last = max(same, key=_when)
         later |= {one.id: last for one in same if one is not last}
     subjects: dict[tuple[object, ...], list[tuple[Memory, OwnerMemories]]] = {}
