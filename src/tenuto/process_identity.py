@@ -41,15 +41,27 @@ def without_holder(turn_id: str) -> str:
 
 def is_holder_gone(turn_id: str) -> bool:
     """Whether the turn's process was on this machine and does not run any more; in doubt it does."""
+    holder = _holder(turn_id)
+    return holder is not None and not _is_running(*holder)
+
+
+def is_held_here(turn_id: str) -> bool:
+    """Whether the turn is this process's own."""
+    here, holder = _current(os.getpid()), _holder(turn_id)
+    return here is not None and holder == (here.pid, here.started)
+
+
+def _holder(turn_id: str) -> tuple[int, int] | None:
+    """Pid and start of the turn's process, if it was on this machine."""
     plain, _, holder = turn_id.partition(".")
     here = _current(os.getpid())
     if here is None or not holder:
-        return False
+        return None
     try:
         pid, started = divmod(int(holder, 16) ^ _mask(plain, here.machine), 1 << _START_BITS)
     except ValueError:
-        return False
-    return 0 < pid < 1 << _PID_BITS and not _is_running(pid, started)
+        return None
+    return (pid, started) if 0 < pid < 1 << _PID_BITS else None
 
 
 def _is_running(pid: int, started: int) -> bool:

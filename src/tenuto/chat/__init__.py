@@ -1,7 +1,8 @@
 """The main story: one turn between a caller and an assistant."""
 
 from tenuto.chat.deps import ChatDeps, ChatLimits
-from tenuto.chat.live import LiveTurn, LiveTurns
+from tenuto.chat.live import LiveTurns
+from tenuto.chat.live_turn import LiveTurn
 from tenuto.chat.request import (
     CallRequested,
     ChatEvent,
@@ -15,6 +16,7 @@ from tenuto.chat.request import (
 from tenuto.chat.sent_history import HistoryChange
 from tenuto.chat.sent_turns import SentTalk, SentTurn, SentTurns
 from tenuto.chat.service import Chat
+from tenuto.chat.shared_turns import SharedTurns
 from tenuto.chat.storing import reply_from_trace
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "SentTalk",
     "SentTurn",
     "SentTurns",
+    "SharedTurns",
     "ToolFinished",
     "ToolStarted",
     "TurnStarted",

@@ -315,6 +315,8 @@ class EventSink:
     """Whether events are wanted."""
     waits: ClassVar[bool] = False
     """Whether `emit_event` waits for a slow reader."""
+    follows: bool = False
+    """Whether a turn that another request is taking under the same key is followed, rather than waited for."""
 
     @property
     def delivered_text(self) -> str | None:

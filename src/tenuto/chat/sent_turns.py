@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.chat.live import LiveTurn, LiveTurns
+from tenuto.chat.live import LiveTurns
+from tenuto.chat.live_turn import LiveTurn
 from tenuto.chat.request import ChatRequest
 from tenuto.chat.sent_history import (
     HistoryChange,

@@ -82,7 +82,7 @@ async def take_turn(deps: ChatDeps, scope: Scope, request: ChatRequest, sink: Ev
     with turn_span as span, bind_log_context(tenant=scope.tenant, session=request.session_id):
         steps = StepTimer(telemetry)
         with steps.step("begin"):
-            context = await _open_turn(deps, scope, request)
+            context = await _open_turn(deps, scope, request, follows=sink.follows)
         if span is not None:
             span.set_session(context.session_id)
             span.set_attributes(
@@ -121,8 +121,10 @@ async def answer_once(
     return replace(reply, degraded=tuple(name for name in reply.degraded if name != "store"))
 
 
-async def _open_turn(deps: ChatDeps, scope: Scope, request: ChatRequest) -> TurnContext:
+async def _open_turn(deps: ChatDeps, scope: Scope, request: ChatRequest, *, follows: bool) -> TurnContext:
     choice = await choose(deps, scope, await with_known_attachments(deps, scope, request))
+    if follows:
+        choice = replace(choice, follows=True)
     await admit(deps, choice)
     # It runs beside the store's part of the turn, and does not outlive it.
     recalling = start_recall(deps.memories, choice)
@@ -370,6 +372,7 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
         if is_existing
         else policy,
         renews=True,
+        follows=choice.follows,
     )
     if request.replaces:
         editing = replace(turn_request, policy=_without_journal(policy))

@@ -51,7 +51,7 @@ class Choice(Value, frozen=True, kw_only=True):
     """Who answers what: the assistant has the request's policies, and the scope names the persona.
 
     `prompt` is the assistant's policy with a budget that its model has room for. `in_session` tells that the request's
-    session was there when it was read for its assistant.
+    session was there when it was read for its assistant, `follows` that a running turn of its key is not waited for.
     """
 
     request: ChatRequest
@@ -60,6 +60,7 @@ class Choice(Value, frozen=True, kw_only=True):
     prompt: PromptPolicy
     persona: Persona | None
     in_session: bool = False
+    follows: bool = False
 
 
 class Beginning(Value, frozen=True, kw_only=True):

@@ -68,8 +68,10 @@ from tenuto.errors.sessions import (
     SessionForeign,
     SessionNotFound,
     TraceNotFound,
+    TurnInterrupted,
     TurnLost,
     TurnStopped,
+    TurnUnreachable,
     VersionConflict,
 )
 from tenuto.errors.stores import (
@@ -160,8 +162,10 @@ __all__ = [
     "TooManyPrivateValues",
     "ToolError",
     "TraceNotFound",
+    "TurnInterrupted",
     "TurnLost",
     "TurnStopped",
+    "TurnUnreachable",
     "Unavailable",
     "UnknownAttachment",
     "UnknownToolCall",

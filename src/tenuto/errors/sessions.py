@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import ClassVar
 
-from tenuto.errors.families import Conflict, LimitReached, NotFound
+from tenuto.errors.families import Conflict, LimitReached, NotFound, Unavailable
 
 
 class SessionNotFound(NotFound):
@@ -91,12 +91,22 @@ class SessionBusy(Conflict):
     """Another turn holds the session's lease; `retry_after` is the lease's rest, unless the turn renews or ends it.
 
     `turn_id` and `incarnation` name that turn; they are for the server alone, since they are all it takes to end it.
+    `same_key` says that the refused request has the key of that turn.
     """
 
     code: ClassVar[str] = "session_busy"
 
-    def __init__(self, session_id: str, retry_after: timedelta, turn_id: str = "", incarnation: str = "") -> None:
+    def __init__(
+        self,
+        session_id: str,
+        retry_after: timedelta,
+        turn_id: str = "",
+        incarnation: str = "",
+        *,
+        same_key: bool = False,
+    ) -> None:
         super().__init__("another turn is running on this session")
+        self.same_key = same_key
         self.session_id = session_id
         self.retry_after = retry_after
         self.turn_id = turn_id
@@ -121,6 +131,26 @@ class TurnStopped(Conflict):
     message: ClassVar[str] = (
         "the turn was stopped without a new answer; the user message and its old answer stay stored"
     )
+
+
+class TurnInterrupted(Unavailable):
+    """The process that made the answer has ended before it was whole, or lost the session."""
+
+    code: ClassVar[str] = "turn_interrupted"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "process that made this answer", "has ended; the same request with its Idempotency-Key answers it anew"
+        )
+
+
+class TurnUnreachable(Unavailable):
+    """A turn runs in another process, which tells nothing of it."""
+
+    code: ClassVar[str] = "turn_unreachable"
+
+    def __init__(self) -> None:
+        super().__init__("process that makes this answer")
 
 
 class NothingToAnswer(Conflict):

@@ -21,9 +21,9 @@ from tenuto.model.values import Value
 class Part(StrEnum):
     """A numbered list of entries beside a record's head.
 
-    Attachments are numbered by the profile, which maps their keyed digests to numbers. The last two are part of the
-    format and not written yet: older heads that a kept turn needs (by the turn's number), and further words to search
-    (by page).
+    Attachments are numbered by the profile, which maps their keyed digests to numbers. Two are part of the format and
+    not written yet: older heads that a kept turn needs (by the turn's number), and further words to search (by page).
+    Events are those of a running turn, by the number of the first one in each entry.
     """
 
     MESSAGES = "m"
@@ -33,6 +33,7 @@ class Part(StrEnum):
     ATTACHMENTS = "b"
     VERSIONS = "v"
     WORDS = "w"
+    EVENTS = "e"
 
 
 KEY_GROUP: Final = 4

@@ -285,6 +285,16 @@ class TurnState(StrEnum):
     FINISHED = "finished"
 
 
+class RunningTurn(Value, frozen=True, kw_only=True):
+    """The turn that holds a session: its id, its number and that session's incarnation, and until when, unless it
+    renews that. A process that is gone leaves its turn behind."""
+
+    id: str
+    number: int
+    incarnation: str
+    until: datetime
+
+
 class OpenTurn(Value, frozen=True, kw_only=True):
     """A turn that has begun, and the inputs of its prompt.
 

@@ -18,8 +18,10 @@ from tenuto.ports.state import OwnersOf, StateStore, owner_alone
 from tenuto.ports.stores import CacheCounts, ElsewhereFeed, Store, StoreUpkeep
 from tenuto.ports.tasks import TaskEngine
 from tenuto.ports.tools import OfflineTool, Tool
+from tenuto.ports.turn_logs import Asked, LogEntry, LogPlace, TurnAddress, TurnLogs
 
 __all__ = [
+    "Asked",
     "CacheCounts",
     "Channel",
     "ChatModel",
@@ -31,6 +33,8 @@ __all__ = [
     "ElsewhereFeed",
     "Embedder",
     "FileChannel",
+    "LogEntry",
+    "LogPlace",
     "ModelChain",
     "OfflineTool",
     "OwnersOf",
@@ -48,7 +52,9 @@ __all__ = [
     "Telemetry",
     "Tool",
     "TraceStore",
+    "TurnAddress",
     "TurnFollowUp",
+    "TurnLogs",
     "Versioned",
     "facts_of",
     "owner_alone",

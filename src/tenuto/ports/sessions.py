@@ -29,7 +29,7 @@ from tenuto.model import (
 )
 from tenuto.model.generation import TurnEnded
 from tenuto.model.policy import SessionPolicy
-from tenuto.model.turn import Trace
+from tenuto.model.turn import RunningTurn, Trace
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +82,10 @@ class SessionStore(Protocol):
         Raises:
             TurnLost: as in `finish_turn`.
         """
+        ...
+
+    async def running_turn(self, scope: Scope, session_id: str) -> RunningTurn | None:
+        """The turn that holds the session, also one whose lease ran out and that no other has replaced."""
         ...
 
     async def append(self, scope: Scope, session_id: str, batch: AppendBatch) -> AppendResult:

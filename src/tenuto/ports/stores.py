@@ -96,8 +96,9 @@ class ElsewhereFeed(Protocol):
         """While open, call `on_change` with each session; a change of this process may be told as well."""
         ...
 
-    def look(self) -> None:
-        """Tell, without waiting, what has arrived: some backends tell only when they are asked."""
+    def look(self) -> bool:
+        """Tell, without waiting, what has arrived: some backends tell only when they are asked. False if changes may
+        be missing."""
         ...
 
 

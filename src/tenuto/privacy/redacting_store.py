@@ -75,6 +75,7 @@ class _RedactingSessions:
         self._inner = inner
         self._traces = traces
         self._redactor = redactor
+        self.running_turn = inner.running_turn
         self.renew_turn, self.get, self.messages, self.list = inner.renew_turn, inner.get, inner.messages, inner.list
         # Callers of `rewrite` have redacted the data: this is how private data is removed later.
         self.rewrite = inner.rewrite

@@ -126,6 +126,15 @@ class TurnRedaction:
         redaction = await self._redactor.ends(strict, scope, text, len(text) if shown is None else shown)
         return redaction.texts[0], redaction.redacted
 
+    def keeps_messages(self, scope: Scope) -> bool:
+        """Whether messages are stored as they are said."""
+        return self._redactor.mode(Sink.MESSAGE, scope) is Mode.KEEP
+
+    async def as_message(self, scope: Scope, value: Json) -> Json:
+        """A value with its texts as a message may store them; without pseudonyms."""
+        walk = partial(replace_texts, value)
+        return (await self._redactor.redact_walk(Sink.MESSAGE, scope, None, walk))[0]
+
     async def redact_trace(self, scope: Scope, trace: Trace) -> Trace:
         """A trace that was not stored, redacted as for the store; without pseudonyms."""
         return await redact_trace(self._redactor, scope, None, trace)

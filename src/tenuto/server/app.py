@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from tenuto.access import ApiKeys, JwtPolicy, JwtVerifier
 from tenuto.app import Tenuto, open_app
 from tenuto.background import running
-from tenuto.chat import LiveTurns, SentTurns
+from tenuto.chat import LiveTurns, SentTurns, SharedTurns
 from tenuto.errors import InvalidSetting, StoreUnavailable
 from tenuto.model.urls import is_loopback
 from tenuto.ports import Clock, utc_now
@@ -122,7 +122,11 @@ def create_app(
             tenuto.sessions.get, tenuto.stores.elsewhere, state=shared_state, clock=clock
         )
         await stack.enter_async_context(hub.running())
-        live = await stack.enter_async_context(LiveTurns(chat, tenuto.sessions, hub.on_turn_started))
+        turn_logs, others = tenuto.stores.turn_logs, None
+        if turn_logs is not None:
+            others = SharedTurns(turn_logs, tenuto.sessions, chat.redaction, clock=clock)
+            await stack.enter_async_context(others.running())
+        live = await stack.enter_async_context(LiveTurns(chat, tenuto.sessions, hub.on_turn_started, others))
         live.grace = turns_grace
         app.state.service = ServerContext(
             settings=settings,

@@ -141,7 +141,7 @@ async def join_turn(
         return None
     last_seen = query.after if query.after is not None else last_event_id
     after = _events_seen(turn, last_seen)
-    if turn.ended and (last_seen is None or after >= turn.event_count):
+    if not turn.has_news and (last_seen is None or after >= turn.event_count):
         return None
     return await _turn_stream(request, turn, after)
 

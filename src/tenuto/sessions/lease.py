@@ -8,20 +8,28 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from tenuto.errors import SessionBusy, SessionElsewhere, TenutoError
 from tenuto.model import AppendResult, BeginTurn, FinishTurn, OpenTurn, Scope
 from tenuto.pauses import Backoff
 from tenuto.ports import SessionStore, release_lease
 from tenuto.process_identity import is_holder_gone
+from tenuto.sessions.requests import TurnRequest
 
 _Result = TypeVar("_Result")
+_ASKED: Final = TurnRequest()
+# A turn that lives renews its lease every three seconds; by how much it is later then, clocks and pauses aside.
+_RENEWS_WITHIN: Final = 5.0
+_RENEWED_BY: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
-async def begin_when_free(store: SessionStore, scope: Scope, request: BeginTurn, busy_wait: timedelta) -> OpenTurn:
-    """Begin, trying again while another turn runs, until the wait is over.
+async def begin_when_free(
+    store: SessionStore, scope: Scope, request: BeginTurn, busy_wait: timedelta, asked: TurnRequest = _ASKED
+) -> OpenTurn:
+    """Begin, trying again while another turn runs, until the wait is over; longer while the turn of the same key lives,
+    which then has its answer.
 
     A lease whose process is gone is released first. If the caller is cancelled after the store began the turn, its
     lease is released.
@@ -29,6 +37,7 @@ async def begin_when_free(store: SessionStore, scope: Scope, request: BeginTurn,
     released = ""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + busy_wait.total_seconds()
+    until = 0.0
     backoff: Backoff | None = None
     while True:
         beginning = asyncio.create_task(store.begin_turn(scope, request))
@@ -42,11 +51,17 @@ async def begin_when_free(store: SessionStore, scope: Scope, request: BeginTurn,
                 released = error.turn_id
                 await _release_gone(store, scope, error)
                 continue
-            left = give_up - loop.time()
+            now, rest = loop.time(), error.retry_after.total_seconds()
+            if isinstance(error, SessionBusy) and error.same_key and asked.renews:
+                if asked.follows:
+                    raise
+                if now + rest > until + _RENEWED_BY:
+                    give_up, until = max(give_up, now + _RENEWS_WITHIN), now + rest
+            left = give_up - now
             if left <= 0:
                 raise
             backoff = backoff or Backoff(0.015, 0.375, jitter=2 / 3)
-            wait = min(backoff.next_pause(), max(error.retry_after.total_seconds(), 0.001), left)
+            wait = min(backoff.next_pause(), max(rest, 0.001), left)
         await asyncio.sleep(wait)
 
 

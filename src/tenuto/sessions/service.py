@@ -42,7 +42,7 @@ from tenuto.model import (
 from tenuto.model.message import check_drafts
 from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.session import CONTEXT_SINCE, PARTNER, PRIVACY_ALSO, Status, check_attribute_name
-from tenuto.model.turn import TurnState
+from tenuto.model.turn import RunningTurn, TurnState
 from tenuto.model.values import Json, check_id, check_int, check_text, check_type
 from tenuto.pauses import pause_exactly_until
 from tenuto.ports import Clock, SessionStore, StoreUpkeep, utc_now
@@ -113,7 +113,7 @@ class Sessions:
             await self._attachments.check(scope, begin.session_id, messages, policy)
         begin = begin if messages is begin.user_messages else replace(begin, user_messages=messages)
         try:
-            turn = await begin_when_free(self._store, scope, begin, policy.busy_wait)
+            turn = await begin_when_free(self._store, scope, begin, policy.busy_wait, request)
         except SessionNotFound as error:
             await self._events.emit_refused(scope, begin.session_id, error)
             if request.session_id is not None and policy.on_missing is OnMissing.ERROR:
@@ -124,7 +124,7 @@ class Sessions:
                 name = request.session_id if policy.on_missing is OnMissing.ADOPT else None
                 begin = replace(begin, session_id=_id_for(scope, name or request.idempotency_key))
             begin = replace(begin, create=with_retention(request.new_session, policy))
-            turn = await begin_when_free(self._store, scope, begin, policy.busy_wait)
+            turn = await begin_when_free(self._store, scope, begin, policy.busy_wait, request)
         if turn.state is not TurnState.FINISHED:
             announcing = self._announce_written(scope, turn.session, policy, created=turn.created, expired=turn.expired)
             await release_on_error(self._store.finish_turn, turn, announcing)
@@ -173,6 +173,10 @@ class Sessions:
         """Extend the lease of a long turn."""
         check_type(turn, OpenTurn, "the turn")
         return await self._store.renew_turn(turn)
+
+    async def running_turn(self, scope: Scope, session_id: str) -> RunningTurn | None:
+        """The turn that holds a session, in any process; also one whose process is gone, until another replaces it."""
+        return await self._store.running_turn(scope, session_id)
 
     async def append(self, scope: Scope, session_id: str, request: AppendRequest) -> AppendResult:
         """Append messages to a session that exists, by the caller's key or producer number at most once."""

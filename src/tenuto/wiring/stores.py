@@ -28,7 +28,17 @@ from typing import TYPE_CHECKING
 from tenuto.background import running
 from tenuto.errors import StoreUnavailable, Unavailable
 from tenuto.lazy_imports import lazy_module
-from tenuto.ports import CacheCounts, Clock, Detector, ElsewhereFeed, Preparable, RecordStore, StateStore, Store
+from tenuto.ports import (
+    CacheCounts,
+    Clock,
+    Detector,
+    ElsewhereFeed,
+    Preparable,
+    RecordStore,
+    StateStore,
+    Store,
+    TurnLogs,
+)
 from tenuto.privacy.redacting_store import RedactingStore
 from tenuto.privacy.redactor import Redactor
 from tenuto.settings import DEFAULT_STORE, Settings
@@ -67,6 +77,7 @@ class Stores:
     circuit: CircuitState | None
     cache: CacheCounts | None
     elsewhere: ElsewhereFeed | None
+    turn_logs: TurnLogs | None
     journal: Journal | None
     journal_folder: Path
     redactor: Redactor
@@ -113,7 +124,8 @@ async def open_stores(
     )
     is_cached = engine.sessions.serves_reads = settings.l1 and records.feed is not None
     journal = engine.sessions.journal
-    if is_cached or journal is not None:
+    listens = records.feed is not None and (is_cached or not read_only)
+    if listens or journal is not None:
         await stack.enter_async_context(engine)
     if journal is not None:
         await stack.enter_async_context(running(journal.run(), "journal"))
@@ -127,7 +139,8 @@ async def open_stores(
         unredacted=engine,
         circuit=records if isinstance(records, BreakerRecords) else None,
         cache=engine.cache if is_cached else None,
-        elsewhere=engine.elsewhere if is_cached else None,
+        elsewhere=engine.elsewhere if listens else None,
+        turn_logs=engine.turn_logs if listens and not read_only else None,
         journal=journal,
         journal_folder=folder,
         redactor=redactor,

@@ -111,7 +111,7 @@ async def _running(live: LiveTurns, scope: Scope, session_id: str) -> LiveTurn |
         turn = await live.find(scope, session_id)
     except SessionNotFound:
         return None
-    return turn if turn is not None and not turn.ended else None
+    return turn if turn is not None and turn.has_news else None
 
 
 def _input(body: RunAgentInput, now: datetime) -> tuple[tuple[Draft, ...], list[int]]:

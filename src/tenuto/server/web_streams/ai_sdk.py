@@ -120,7 +120,7 @@ async def resume_ui_chat(request: Request, scope: Scope, context: ServerContext,
         turn = await context.live.find(scope, await context.sessions.find_named(scope, session_id))
     except SessionNotFound:
         turn = None
-    return None if turn is None or turn.ended else await _stream(request, turn)
+    return await _stream(request, turn) if turn is not None and turn.has_news else None
 
 
 @routes.post("/chat/{session_id}/stop")

@@ -36,7 +36,7 @@ from tenuto.model import (
 )
 from tenuto.model.scope import session_key
 from tenuto.model.stored import Action, Entry, EntryPage, FoundRecord, Part, RecordChange
-from tenuto.model.turn import Trace
+from tenuto.model.turn import RunningTurn, Trace
 from tenuto.ports import Clock, RecordFeed, RecordStore, utc_now
 from tenuto.stores.encoding import Undecodable
 from tenuto.stores.engine import rules
@@ -50,6 +50,7 @@ from tenuto.stores.engine.listing import Listing, find_record
 from tenuto.stores.engine.record import Answer, MessagesMissing, Record, Step, TracesMissing
 from tenuto.stores.engine.rules.attachments import find_attachment
 from tenuto.stores.engine.state import EngineState
+from tenuto.stores.engine.turn_logs import EngineTurnLogs
 from tenuto.stores.engine.upkeep import EngineUpkeep
 
 _MOST_FORKS: Final = 20
@@ -96,7 +97,11 @@ class Engine:
                 codec=self.sessions.codec,
                 queue=self.sessions.queue,
             )
-        self.elsewhere = ElsewhereChanges(records.feed) if records.feed is not None else None
+        self.elsewhere: ElsewhereChanges | None = None
+        self.turn_logs: EngineTurnLogs | None = None
+        if records.feed is not None:
+            self.elsewhere = ElsewhereChanges(records.feed)
+            self.turn_logs = EngineTurnLogs(records, codecs, context.chance, clock, self.elsewhere)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -135,8 +140,8 @@ class ElsewhereChanges:
         finally:
             self._watchers.remove(on_change)
 
-    def look(self) -> None:
-        self._feed.caught_up()
+    def look(self) -> bool:
+        return self._feed.caught_up()
 
     def tell(self, key: bytes | None) -> None:
         """Call the watchers."""
@@ -171,6 +176,9 @@ class EngineSessions:
         return await self._run(scope, session_id, Append(scope=scope, session_id=session_id, batch=batch))
 
     # Reading
+
+    async def running_turn(self, scope: Scope, session_id: str) -> RunningTurn | None:
+        return await self.read(scope, session_id, lambda record, now: rules.read_lease(record, scope, session_id, now))
 
     async def get(self, scope: Scope, session_id: str) -> Session:
         return await self.read(scope, session_id, lambda record, now: rules.read_head(record, scope, session_id, now))

@@ -66,6 +66,9 @@ class EngineUpkeep:
         found = await self._records.list(due)
         if len(found) < limit:
             found += await self._records.list(replace(due, kind=None, limit=limit - len(found)))
+        if len(found) < limit:
+            # Logs of turns whose process is gone.
+            await self._commit_each(await self._records.list(replace(due, kind=Kind.VALUE, limit=limit - len(found))))
         return _described_sessions(await self._remove(found))
 
     async def evict(self, scope: Scope, keep: int, keep_session: str | None = None) -> tuple[RemovedSession, ...]:

@@ -3,7 +3,7 @@
 They do no I/O, read no clock, draw no random numbers, and leave their input alone. What a rule refuses, it raises.
 """
 
-from tenuto.stores.engine.rules.access import read_attachments, read_head, read_page, read_record
+from tenuto.stores.engine.rules.access import read_attachments, read_head, read_lease, read_page, read_record
 from tenuto.stores.engine.rules.appends import append
 from tenuto.stores.engine.rules.edits import delete, fork, patch, remove_attachment, reset, rewrite, truncate
 from tenuto.stores.engine.rules.turns import begin, finish, renew
@@ -17,6 +17,7 @@ __all__ = [
     "patch",
     "read_attachments",
     "read_head",
+    "read_lease",
     "read_page",
     "read_record",
     "remove_attachment",

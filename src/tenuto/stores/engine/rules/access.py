@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tenuto.errors import SessionExpired, SessionForeign, SessionNotFound, TurnLost, VersionConflict
 from tenuto.model import Attachment, Changes, MessagePage, NewSession, OpenTurn, Page, Scope, Session
 from tenuto.model.session import drop_nulls, merge_patch
+from tenuto.model.turn import RunningTurn
 from tenuto.model.values import deep_copy
 from tenuto.stores.engine.record import Head, Profile, Record, Step, nth, rank
 from tenuto.stores.engine.rules.log import enforce_caps
@@ -58,6 +59,16 @@ def read_head(record: Record | None, scope: Scope, session_id: str, now: datetim
     """The session's head."""
     record, touched = touch(require(record, scope, session_id, now), now)
     return Step(record=record, answer=record.session, changed=False, touched=touched)
+
+
+def read_lease(record: Record | None, scope: Scope, session_id: str, now: datetime) -> Step[RunningTurn | None]:
+    """The turn that holds the session."""
+    record = require(record, scope, session_id, now)
+    lease, running = record.head.lease, None
+    if lease is not None:
+        incarnation = record.profile.incarnation
+        running = RunningTurn(id=lease.turn_id, number=lease.number, incarnation=incarnation, until=lease.until)
+    return Step(record=record, answer=running, changed=False)
 
 
 def read_page(record: Record | None, scope: Scope, session_id: str, query: Page, now: datetime) -> Step[MessagePage]:

@@ -27,7 +27,7 @@ def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime
         return Step(record=record, answer=_finished_turn(scope, record, write), changed=False)
     if is_superseded(record.profile.metadata, request.user_messages):
         raise Superseded
-    _require_free(record, now)
+    _require_free(record, request, now)
     if record.reach < request.window:
         record = replace(record, reach=max(record.reach, min(WIDEST_TAIL, request.window)))
     before = record.head.last_seq
@@ -73,10 +73,12 @@ def _finished_turn(scope: Scope, record: Record, write: KeyedWrite) -> OpenTurn:
     )
 
 
-def _require_free(record: Record, now: datetime) -> None:
-    lease = record.head.lease
+def _require_free(record: Record, request: BeginTurn, now: datetime) -> None:
+    lease, key = record.head.lease, request.idempotency_key
     if lease is not None and lease.until > now:
-        raise SessionBusy(record.profile.id, lease.until - now, lease.turn_id, record.profile.incarnation)
+        same_key = key is not None and lease.key == digest_id(key.key)
+        rest = lease.until - now
+        raise SessionBusy(record.profile.id, rest, lease.turn_id, record.profile.incarnation, same_key=same_key)
 
 
 def append_turn(

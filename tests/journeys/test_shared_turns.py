@@ -1,0 +1,215 @@
+"""Turns that run in one server process and are followed, stopped and repeated at another one of the same store."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.journeys.server_process import ServerProcess, running_server
+from tests.servers.told_model import ToldModel, start_told_model
+
+WHO = {"X-Tenant-ID": "acme", "X-User-ID": "ann"}
+STORES = ("sqlite", "valkey", "redis_cluster", "postgres")
+Event = tuple[str, str, dict[str, Any]]
+
+
+@dataclass
+class Pair:
+    """Two servers on one store, with one model."""
+
+    first: ServerProcess
+    second: ServerProcess
+    model: ToldModel
+
+
+@contextmanager
+def _store(name: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
+    if name == "sqlite":
+        yield f"sqlite:///{folder / 'shared.db'}"
+    elif name == "postgres":
+        server = request.getfixturevalue("postgres")
+        database = server.new_database()
+        yield database.app_url
+        server.drop_database(database)
+    else:
+        server = request.getfixturevalue(name)
+        server.flush()
+        yield server.url
+
+
+@contextmanager
+def two_servers(url: str, folder: Path) -> Iterator[Pair]:
+    """Two servers on this store, each with a journal of its own."""
+    with ExitStack() as stack:
+        model = stack.enter_context(start_told_model())
+        asks = {
+            "TENUTO_MODEL": "openai:told",
+            "TENUTO_MODEL_BASE_URL": model.url,
+            "TENUTO_MODEL_API_KEY": "x",
+            "TENUTO_ON_MISSING": "adopt",
+        }
+        first, second = (
+            stack.enter_context(
+                running_server(folder / "unused", "--store", url, TENUTO_JOURNAL=str(folder / name), **asks)
+            )
+            for name in ("ja", "jb")
+        )
+        yield Pair(first, second, model)
+
+
+@pytest.fixture(scope="module", params=STORES)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    folder = tmp_path_factory.mktemp("pair")
+    with _store(request.param, request, folder) as url, two_servers(url, folder) as pair:
+        yield pair
+
+
+def events_of(response: httpx.Response) -> Iterator[Event]:
+    """The events of a stream: (id, name, data)."""
+    lines: dict[str, str] = {}
+    for line in response.iter_lines():
+        if line:
+            name, _, value = line.partition(": ")
+            lines[name] = value
+        elif "event" in lines:
+            yield lines.get("id", ""), lines["event"], json.loads(lines["data"])
+            lines = {}
+
+
+def until(events: Iterator[Event], text: str) -> list[Event]:
+    """The events up to the one that completes a text."""
+    found, said = [], ""
+    for event in events:
+        found.append(event)
+        said += event[2].get("text", "") if event[1] == "delta" else ""
+        if said.endswith(text):
+            return found
+    raise AssertionError(found)
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(data["text"] for _, name, data in events if name == "delta")
+
+
+@contextmanager
+def asking(server: ServerProcess, session: str, **headers: str) -> Iterator[Iterator[Event]]:
+    body = {"message": "Count", "session_id": session, "stream": True}
+    with server.http.stream("POST", "/v1/chat", json=body, headers={**WHO, **headers}) as response:
+        yield events_of(response)
+
+
+@contextmanager
+def joining(server: ServerProcess, session: str, **headers: str) -> Iterator[Iterator[Event]]:
+    path = f"/v1/sessions/{session}/stream"
+    with server.http.stream("GET", path, headers={**WHO, **headers}) as response:
+        assert response.status_code == 200, response.read()
+        yield events_of(response)
+
+
+def log_of(server: ServerProcess, session: str) -> list[tuple[str, str, bool]]:
+    page = server.http.get(f"/v1/sessions/{session}/messages", headers=WHO).json()["messages"]
+    return [(one["role"], one["text"], one["metadata"].get("stopped", False)) for one in page]
+
+
+def test_a_turn_is_joined_at_another_process(pair: Pair) -> None:
+    with asking(pair.first, "join") as own:
+        call = pair.model.call()
+        call.say("One ", "two ")
+        seen = until(own, "two ")
+        last_seen = {"Last-Event-ID": seen[-2][0]}
+        with joining(pair.second, "join") as other, joining(pair.second, "join", **last_seen) as rest:
+            joined = until(other, "two ")
+            call.say("three.")
+            call.end()
+            whole, joined, behind = [*seen, *own], [*joined, *other], list(rest)
+
+    assert text_of(joined) == "One two three."
+    assert joined == whole
+    assert behind == whole[len(seen) - 1 :]
+    after = pair.second.http.get("/v1/sessions/join/stream", headers=WHO)
+    assert after.status_code == 204
+
+
+def test_a_turn_is_stopped_at_another_process(pair: Pair) -> None:
+    with asking(pair.first, "stop") as own:
+        call = pair.model.call()
+        call.say("One ", "two ")
+        until(own, "two ")
+        stopped = pair.second.http.post("/v1/sessions/stop/stop", headers=WHO).json()
+        rest = list(own)
+
+    assert call.left.wait(1)
+    assert (stopped["stopped"], stopped["reply"]["answer"]) == (True, "One two ")
+    assert rest[-1][1:] == ("done", rest[-1][2])
+    assert rest[-1][2]["stopped"]
+    assert log_of(pair.second, "stop") == [("user", "Count", False), ("assistant", "One two ", True)]
+
+
+def test_a_retry_at_another_process_gets_the_answer_of_the_running_turn(pair: Pair) -> None:
+    key = {"Idempotency-Key": "same"}
+    with asking(pair.first, "retry", **key) as own:
+        call = pair.model.call()
+        call.say("One ")
+        until(own, "One ")
+        with asking(pair.second, "retry", **key) as again:
+            repeated = until(again, "One ")
+            call.say("two.")
+            call.end()
+            repeated += again
+        told = list(own)
+
+    assert text_of(repeated) == "One two."
+    assert repeated[-1] == told[-1]
+    assert log_of(pair.second, "retry") == [("user", "Count", False), ("assistant", "One two.", False)]
+    assert pair.model.asked.empty()
+
+
+def test_nobody_else_joins_or_stops_a_turn(pair: Pair) -> None:
+    others = [{"X-Tenant-ID": "acme", "X-User-ID": "bob"}, {"X-Tenant-ID": "other", "X-User-ID": "ann"}]
+    with asking(pair.first, "mine") as own:
+        call = pair.model.call()
+        call.say("One.")
+        until(own, "One.")
+        joins = [pair.second.http.get("/v1/sessions/mine/stream", headers=who).status_code for who in others]
+        stops = [pair.second.http.post("/v1/sessions/mine/stop", headers=who).status_code for who in others]
+        call.end()
+        assert list(own)[-1][1] == "done"
+
+    assert joins == stops == [404, 404]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_the_stream_of_a_killed_process_ends_with_an_error_and_can_be_read_again(
+    store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    key = {"Idempotency-Key": "k"}
+    with _store(store, request, tmp_path) as url, two_servers(url, tmp_path) as pair:
+        with asking(pair.first, "s", **key) as own:
+            call = pair.model.call()
+            call.say("One ", "two ")
+            until(own, "two ")
+            with joining(pair.second, "s") as other:
+                until(other, "two ")
+                pair.first.end(signal.SIGKILL)
+                (end,) = list(other)
+        with joining(pair.second, "s") as again:
+            found = list(again)
+        with asking(pair.second, "s", **key) as anew:
+            retry = pair.model.call()
+            retry.say("One two three.")
+            retry.end()
+            assert text_of(list(anew)) == "One two three."
+        log = log_of(pair.second, "s")
+
+    assert (end[1], end[2]["code"]) == ("error", "turn_interrupted")
+    assert text_of(found) == "One two "
+    assert found[-1][2]["code"] == "turn_interrupted"
+    assert log == [("user", "Count", False), ("assistant", "One two three.", False)]
