@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 _PID_BITS, _START_BITS = 22, 48  # The kernel's own limit of pids, and ticks since the boot.
 _PROC = Path("/proc")
+_SHARED = ".shared"
 
 
 class _Process(NamedTuple):
@@ -26,12 +27,17 @@ class _Process(NamedTuple):
     started: int
 
 
-def with_holder(turn_id: str) -> str:
-    """The id of a turn that this process runs until its end."""
-    here = _current(os.getpid())
+def with_holder(turn_id: str, *, shared: bool = False) -> str:
+    """The id of a turn that this process runs until its end; a `shared` one can be followed in others."""
+    here, mark = _current(os.getpid()), _SHARED if shared else ""
     if here is None:
-        return turn_id
-    return f"{turn_id}.{_mask(turn_id, here.machine) ^ (here.pid << _START_BITS | here.started):032x}"
+        return f"{turn_id}.{mark}" if mark else turn_id
+    return f"{turn_id}.{_mask(turn_id, here.machine) ^ (here.pid << _START_BITS | here.started):032x}{mark}"
+
+
+def is_shared(turn_id: str) -> bool:
+    """Whether the turn can be followed in other processes."""
+    return turn_id.endswith(_SHARED)
 
 
 def without_holder(turn_id: str) -> str:
@@ -53,7 +59,7 @@ def is_held_here(turn_id: str) -> bool:
 
 def _holder(turn_id: str) -> tuple[int, int] | None:
     """Pid and start of the turn's process, if it was on this machine."""
-    plain, _, holder = turn_id.partition(".")
+    plain, _, holder = turn_id.removesuffix(_SHARED).partition(".")
     here = _current(os.getpid())
     if here is None or not holder:
         return None

@@ -186,6 +186,134 @@ def test_nobody_else_joins_or_stops_a_turn(pair: Pair) -> None:
     assert joins == stops == [404, 404]
 
 
+def data_of(response: httpx.Response) -> Iterator[dict[str, Any]]:
+    """The data of a stream of any protocol."""
+    assert response.status_code == 200, response.read()
+    for line in response.iter_lines():
+        if line.startswith("data: {"):
+            yield json.loads(line.removeprefix("data: "))
+
+
+def heard(stream: Iterator[dict[str, Any]], text: str, *, field: str = "delta") -> str:
+    """What a stream says, up to a text."""
+    said = ""
+    for data in stream:
+        part = data.get(field)
+        said += part if isinstance(part, str) else ""
+        if said.endswith(text):
+            return said
+    raise AssertionError(said)
+
+
+def test_a_page_of_the_ai_sdk_resumes_and_stops_at_another_process(pair: Pair) -> None:
+    said = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Count"}]}
+    body = {"id": "page", "messages": [said]}
+    with pair.first.http.stream("POST", "/v1/ai-sdk/chat", json=body, headers=WHO) as own:
+        call = pair.model.call()
+        call.say("One ", "two ")
+        heard(chunks := data_of(own), "two ")
+        with pair.second.http.stream("GET", "/v1/ai-sdk/chat/page/stream", headers=WHO) as other:
+            resumed = heard(stream := data_of(other), "two ")
+            stopped = pair.second.http.post("/v1/ai-sdk/chat/page/stop", headers=WHO).json()
+            ends = [[*stream][-1]["type"], [*chunks][-1]["type"]]
+
+    assert resumed == "One two "
+    assert (stopped["stopped"], stopped["reply"]["answer"]) == (True, "One two ")
+    assert ends == ["finish", "finish"]
+    assert call.left.wait(1)
+
+
+def test_a_thread_of_ag_ui_is_shown_at_another_process_with_its_run(pair: Pair) -> None:
+    asked = {"threadId": "thread", "tools": [], "context": [], "state": {}, "forwardedProps": {}}
+    words = [{"id": "m1", "role": "user", "content": "Count"}]
+    body = {**asked, "runId": "r1", "messages": words}
+    with pair.first.http.stream("POST", "/v1/ag-ui/general", json=body, headers=WHO) as own:
+        call = pair.model.call()
+        call.say("One ")
+        heard(events := data_of(own), "One ")
+        shown = {**asked, "runId": "r2", "messages": []}
+        with (
+            pair.second.http.stream("POST", "/v1/ag-ui/general", json=shown, headers=WHO) as other,
+            pair.second.http.stream("POST", "/v1/ag-ui/general", json=body, headers=WHO) as repeated,
+        ):
+            streams = [data_of(other), data_of(repeated)]
+            so_far = [heard(stream, "One ") for stream in streams]
+            call.say("two.")
+            call.end()
+            rest = [[*stream] for stream in (*streams, events)]
+
+    assert so_far == ["One ", "One "]
+    assert [end[-1]["type"] for end in rest] == ["RUN_FINISHED"] * 3
+    assert [
+        "".join(one.get("delta", "") for one in events if isinstance(one.get("delta"), str)) for events in rest
+    ] == ["two."] * 3
+    assert log_of(pair.first, "thread") == [("user", "Count", False), ("assistant", "One two.", False)]
+
+
+def test_a_response_is_streamed_and_cancelled_at_another_process(pair: Pair) -> None:
+    body = {"model": "general", "input": "Count", "background": True}
+    made = pair.first.http.post("/v1/responses", json=body, headers=WHO).json()
+    call = pair.model.call()
+    call.say("One ", "two ")
+    path = f"/v1/responses/{made['id']}"
+    with pair.second.http.stream("GET", path, params={"stream": "true"}, headers=WHO) as other:
+        said = heard(stream := data_of(other), "two ")
+        waiting = pair.second.http.get(path, headers=WHO).json()
+        cancelled = pair.second.http.post(f"{path}/cancel", headers=WHO).json()
+        last = [*stream][-1]
+
+    assert call.left.wait(1)
+    assert said == "One two "
+    assert (waiting["status"], cancelled["status"]) == ("in_progress", "cancelled")
+    assert cancelled["output"][0]["content"][0]["text"] == "One two "
+    assert last["response"]["status"] == "cancelled"
+    assert pair.first.http.get(path, headers=WHO).json() == pair.second.http.get(path, headers=WHO).json()
+
+
+def test_a_task_of_a2a_is_followed_and_cancelled_at_another_process(pair: Pair) -> None:
+    words = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Count"}]}
+    body = {"message": words, "configuration": {"returnImmediately": True}}
+    agent, who = "/a2a/general", {**WHO, "A2A-Version": "1.0"}
+    sent = pair.first.http.post(f"{agent}/message:send", json=body, headers=who)
+    assert sent.status_code == 200, sent.text
+    task = sent.json()["task"]["id"]
+    call = pair.model.call()
+    call.say("One ", "two ")
+    with pair.second.http.stream("GET", f"{agent}/tasks/{task}:subscribe", headers=who) as other:
+        events = data_of(other)
+        for event in events:
+            if "artifactUpdate" in event:
+                break
+        cancelled = pair.second.http.post(f"{agent}/tasks/{task}:cancel", headers=who)
+        rest = [*events]
+
+    assert call.left.wait(1)
+    assert cancelled.status_code == 200, cancelled.text
+    assert cancelled.json()["status"]["state"] == "TASK_STATE_CANCELED"
+    assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
+    found = pair.first.http.get(f"{agent}/tasks/{task}", headers=who).json()
+    assert found["status"]["state"] == "TASK_STATE_CANCELED"
+    assert found["artifacts"][0]["parts"][0]["text"] == "One two "
+
+
+def test_a_second_tab_is_told_of_a_turn_of_another_process(pair: Pair) -> None:
+    pair.first.http.post("/v1/sessions", json={"id": "tabs"}, headers=WHO)
+    with pair.second.http.stream("GET", "/v1/events", params={"session_id": "tabs"}, headers=WHO) as tab:
+        events = events_of(tab)
+        assert next(events)[1] == "ready"
+        with asking(pair.first, "tabs") as own:
+            call = pair.model.call()
+            call.say("One.")
+            started = until(own, "One.")[0][2]
+            begun = next(data for _, name, data in events if name == "turn")
+            with joining(pair.second, "tabs") as joined:
+                assert text_of(until(joined, "One.")) == "One."
+            call.end()
+            assert [*own][-1][1] == "done"
+
+    assert begun == {"session_id": "tabs", "turn": started["turn"], "trace_id": started["trace_id"]}
+
+
 @pytest.mark.parametrize("store", STORES)
 def test_the_stream_of_a_killed_process_ends_with_an_error_and_can_be_read_again(
     store: str, request: pytest.FixtureRequest, tmp_path: Path

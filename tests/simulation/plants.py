@@ -77,7 +77,7 @@ def tokens_are_counted_twice(patch: pytest.MonkeyPatch) -> None:
 
 def any_turn_may_begin_and_end(patch: pytest.MonkeyPatch) -> None:
     finish = turns.finish
-    patch.setattr(turns, "_require_free", lambda record, now: None)
+    patch.setattr(turns, "_require_free", lambda record, request, now: None)
 
     def forced(record: Any, turn: Any, request: Any, now: Any) -> Any:
         if record is not None and turn.id not in (record.head.closed, getattr(record.head.lease, "turn_id", None)):

@@ -105,8 +105,9 @@ class LiveTurns:
         """
         return await self.start(scope, request).reply()
 
-    async def find(self, scope: Scope, session_id: str) -> LiveTurn | None:
-        """The turn that runs in a session, in any process, or the last one of this process if that ended lately.
+    async def find(self, scope: Scope, session_id: str, turn_id: str | None = None) -> LiveTurn | None:
+        """The turn that runs in a session, in any process, or the last one of this process if that ended lately; with a
+        `turn_id` not one of another process that has another id.
 
         Raises:
             SessionNotFound: there is no such session for this caller.
@@ -118,7 +119,7 @@ class LiveTurns:
         if turn is not None and (turn.started is None or turn.started.incarnation != session.incarnation):
             turn = None
         if self._shared is not None and (turn is None or turn.ended):
-            turn = await self._shared.find(scope, session) or turn
+            turn = await self._shared.find(scope, session, turn_id) or turn
         return turn
 
     def _register(self, turn: LiveTurn) -> None:

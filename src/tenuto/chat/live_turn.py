@@ -41,7 +41,7 @@ class LiveTurn:
         self._reply: Reply | None = None
         self._error: Exception | None = None
         self._ended = False
-        self._told = False
+        self._was_read = False
 
     @property
     def started(self) -> TurnStarted | None:
@@ -105,7 +105,7 @@ class LiveTurn:
         events, number = self._log.events, max(after, 0)
         while True:
             while number < len(events):
-                number, self._told = number + 1, True
+                number, self._was_read = number + 1, True
                 yield number, events[number - 1]
             if self._ended:
                 break
@@ -158,7 +158,7 @@ class LiveTurn:
         """Take the turn to its end; `LiveTurns` alone calls this, once. With `follow`, one that another process is
         taking under the same key is followed instead."""
         self._log.on_start = lambda: on_start(self)
-        self._log.follows = follow is not None
+        self._log.shared = self._log.follows = follow is not None
         try:
             self._reply = await self._take(chat, follow)
             await self._log.emit_event(ReplyFinished(reply=self._reply))
@@ -181,11 +181,11 @@ class LiveTurn:
         while True:
             try:
                 return await chat.take_turn(self.scope, self._request, self._log)
-            except SessionBusy as busy:
-                if follow is None or not busy.same_key:
+            except SessionBusy as error:
+                if follow is None or not error.same_key:
                     raise
                 try:
-                    other = await follow(self.scope, busy)
+                    other = await follow(self.scope, error)
                 except Unavailable:
                     other = None
             if other is None:
@@ -196,7 +196,7 @@ class LiveTurn:
                 return await self._relay(other)
             except TurnInterrupted:
                 # The turn is resumed here, unless somebody has been told a part of its first attempt.
-                if self._told:
+                if self._was_read:
                     raise
                 self._log.events.clear()
             finally:
@@ -231,7 +231,7 @@ class _EventLog(EventSink):
     def __init__(self) -> None:
         self.events: list[ChatEvent] = []
         self.started: TurnStarted | None = None
-        self.follows = False
+        self.shared = self.follows = False
         self.on_start: Callable[[], None] = lambda: None
         self._waiting: list[asyncio.Future[None]] = []
         self.stopped = False

@@ -315,6 +315,8 @@ class EventSink:
     """Whether events are wanted."""
     waits: ClassVar[bool] = False
     """Whether `emit_event` waits for a slow reader."""
+    shared: bool = False
+    """Whether other processes can follow the turn."""
     follows: bool = False
     """Whether a turn that another request is taking under the same key is followed, rather than waited for."""
 

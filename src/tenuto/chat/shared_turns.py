@@ -28,7 +28,7 @@ from tenuto.model.turn import RunningTurn, turn_id_of
 from tenuto.model.values import JsonObject
 from tenuto.ports import Clock, LogPlace, TurnAddress, TurnLogs, utc_now
 from tenuto.privacy.turn_redaction import TurnRedaction
-from tenuto.process_identity import is_held_here, is_holder_gone
+from tenuto.process_identity import is_held_here, is_holder_gone, is_shared
 from tenuto.sessions import Sessions
 
 # Seconds between two entries of a log, and about the bytes of one.
@@ -120,17 +120,17 @@ class FollowedTurn(LiveTurn):
     def stop_soon(self) -> None:
         self._turns.run(self._turns.logs.ask(self.address, stop=True))
 
-    async def tell(self, told: turn_wire.Told) -> None:
+    async def receive(self, line: turn_wire.LogLine) -> None:
         """Take what an entry of the log says."""
-        if told.about is not None:
-            self.assistant, self.reply_metadata = told.about.assistant, told.about.reply_metadata
-            self.withheld = told.about.withheld
-        for event in told.events:
+        if line.about is not None:
+            self.assistant, self.reply_metadata = line.about.assistant, line.about.reply_metadata
+            self.withheld, self.key = line.about.withheld, line.about.key
+        for event in line.events:
             if isinstance(event, ReplyFinished):
                 self._reply = event.reply
             await self._log.emit_event(event)
-        if told.ended:
-            self.end(told.error)
+        if line.ended:
+            self.end(line.error)
 
     def end(self, error: TenutoError | None) -> None:
         """There will be no more events."""
@@ -259,7 +259,7 @@ class SharedTurns:
         try:
             address = await self._address(offer)
             withheld = not self._redaction.keeps_messages(address.scope)
-            about = turn_wire.About(turn.assistant, turn.reply_metadata, withheld)
+            about = turn_wire.About(turn.assistant, turn.reply_metadata, withheld, turn.key)
             if withheld:
                 about.reply_metadata = await self._redaction.as_message(address.scope, turn.reply_metadata)
             while not offer.is_whole and (turn.ended or loop.time() < offer.watched_until):
@@ -315,14 +315,17 @@ class SharedTurns:
 
     # Turns of other processes
 
-    async def find(self, scope: Scope, session: Session) -> LiveTurn | None:
-        """The turn that another process runs in a session; or has left there, if it told a part of it before.
+    async def find(self, scope: Scope, session: Session, turn_id: str | None = None) -> LiveTurn | None:
+        """The turn that another process runs in a session, or has left there after it told a part of it; with a
+        `turn_id` only that one.
 
         Raises:
             TurnUnreachable: its process does not answer.
         """
         held = await self._sessions.running_turn(scope, session.id)
         if held is None or held.incarnation != session.incarnation or is_held_here(held.id):
+            return None
+        if not is_shared(held.id) or turn_id not in (None, held.id):
             return None
         address = TurnAddress(session.scope, session.id, held.id)
         known = self._followed.get(self.logs.log_key(address))
@@ -364,7 +367,7 @@ class SharedTurns:
                         await self.logs.ask(turn.address)
                         ask_at = loop.time() + _ASK_EVERY
                     for entry in await self.logs.read(turn.address, turn.event_count):
-                        await turn.tell(turn_wire.decode(entry.body))
+                        await turn.receive(turn_wire.decode(entry.body))
                     answered_at = loop.time()
                 except Unavailable as error:
                     if loop.time() > answered_at + _PATIENCE:

@@ -82,7 +82,7 @@ async def take_turn(deps: ChatDeps, scope: Scope, request: ChatRequest, sink: Ev
     with turn_span as span, bind_log_context(tenant=scope.tenant, session=request.session_id):
         steps = StepTimer(telemetry)
         with steps.step("begin"):
-            context = await _open_turn(deps, scope, request, follows=sink.follows)
+            context = await _open_turn(deps, scope, request, sink)
         if span is not None:
             span.set_session(context.session_id)
             span.set_attributes(
@@ -121,10 +121,10 @@ async def answer_once(
     return replace(reply, degraded=tuple(name for name in reply.degraded if name != "store"))
 
 
-async def _open_turn(deps: ChatDeps, scope: Scope, request: ChatRequest, *, follows: bool) -> TurnContext:
+async def _open_turn(deps: ChatDeps, scope: Scope, request: ChatRequest, sink: EventSink) -> TurnContext:
     choice = await choose(deps, scope, await with_known_attachments(deps, scope, request))
-    if follows:
-        choice = replace(choice, follows=True)
+    if sink.shared:
+        choice = replace(choice, shared=True, follows=sink.follows)
     await admit(deps, choice)
     # It runs beside the store's part of the turn, and does not outlive it.
     recalling = start_recall(deps.memories, choice)
@@ -372,6 +372,7 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
         if is_existing
         else policy,
         renews=True,
+        shared=choice.shared,
         follows=choice.follows,
     )
     if request.replaces:

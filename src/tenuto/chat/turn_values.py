@@ -51,7 +51,8 @@ class Choice(Value, frozen=True, kw_only=True):
     """Who answers what: the assistant has the request's policies, and the scope names the persona.
 
     `prompt` is the assistant's policy with a budget that its model has room for. `in_session` tells that the request's
-    session was there when it was read for its assistant, `follows` that a running turn of its key is not waited for.
+    session was there when it was read for its assistant, `shared` that other processes can follow the turn, and
+    `follows` that a running turn of its key is not waited for.
     """
 
     request: ChatRequest
@@ -60,6 +61,7 @@ class Choice(Value, frozen=True, kw_only=True):
     prompt: PromptPolicy
     persona: Persona | None
     in_session: bool = False
+    shared: bool = False
     follows: bool = False
 
 

@@ -25,7 +25,7 @@ _KINDS: Final = (
     CallRequested,
     ReplyFinished,
 )
-_DECODERS: Final = {kind.__name__: msgspec.json.Decoder(kind) for kind in _KINDS}
+_DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {kind.__name__: msgspec.json.Decoder(kind) for kind in _KINDS}
 _ENCODER: Final = msgspec.json.Encoder()
 # What clients are told of an error beside its code and its words.
 _FACTS: Final = ("expected", "actual", "limit_bytes", "types", "step", "model", "session_id")
@@ -40,6 +40,7 @@ class About(msgspec.Struct, array_like=True):
     assistant: str | None = None
     reply_metadata: JsonObject = {}
     withheld: bool = False
+    key: str | None = None
 
 
 class _Failure(msgspec.Struct, array_like=True):
@@ -62,7 +63,7 @@ class _Line(msgspec.Struct, array_like=True):
     failure: _Failure | None = None
 
 
-class Told(NamedTuple):
+class LogLine(NamedTuple):
     """An entry, decoded."""
 
     events: Sequence[ChatEvent]
@@ -93,11 +94,11 @@ def encode(
     return _ENCODER.encode(line), len(rows)
 
 
-def decode(body: bytes) -> Told:
+def decode(body: bytes) -> LogLine:
     """The entry back."""
     line = _LINE.decode(body)
     events = [_DECODERS[kind].decode(raw) for kind, raw in line.events]
-    return Told(events, line.about, line.ended, None if line.failure is None else _error(line.failure))
+    return LogLine(events, line.about, line.ended, None if line.failure is None else _error(line.failure))
 
 
 _LINE: Final = msgspec.json.Decoder(_Line)

@@ -18,10 +18,9 @@ from tenuto.ports.state import OwnersOf, StateStore, owner_alone
 from tenuto.ports.stores import CacheCounts, ElsewhereFeed, Store, StoreUpkeep
 from tenuto.ports.tasks import TaskEngine
 from tenuto.ports.tools import OfflineTool, Tool
-from tenuto.ports.turn_logs import Asked, LogEntry, LogPlace, TurnAddress, TurnLogs
+from tenuto.ports.turn_logs import LogEntry, LogPlace, TurnAddress, TurnAsks, TurnLogs
 
 __all__ = [
-    "Asked",
     "CacheCounts",
     "Channel",
     "ChatModel",
@@ -53,6 +52,7 @@ __all__ = [
     "Tool",
     "TraceStore",
     "TurnAddress",
+    "TurnAsks",
     "TurnFollowUp",
     "TurnLogs",
     "Versioned",

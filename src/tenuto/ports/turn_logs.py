@@ -18,7 +18,7 @@ class TurnAddress(NamedTuple):
     turn_id: str
 
 
-class Asked(Value, frozen=True, kw_only=True):
+class TurnAsks(Value, frozen=True, kw_only=True):
     """What other processes ask of a turn: readers raise `count` again and again while they follow; `stop` stays."""
 
     count: int = 0
@@ -51,7 +51,7 @@ class TurnLogs(Protocol):
         """Ask the process of the turn to write its log, or to stop it as well."""
         ...
 
-    async def asked(self, turn: TurnAddress) -> Asked:
+    async def asked(self, turn: TurnAddress) -> TurnAsks:
         """What was asked so far."""
         ...
 

@@ -22,8 +22,10 @@ from tenuto.chat import LiveTurn
 from tenuto.errors import SessionNotFound, Unavailable
 from tenuto.model import Scope, Session
 from tenuto.model.scope import owner_key, session_key
+from tenuto.model.turn import RunningTurn, trace_id
 from tenuto.model.values import View
 from tenuto.ports import Clock, ElsewhereFeed, StateStore, utc_now
+from tenuto.process_identity import is_held_here, is_holder_gone, is_shared
 from tenuto.server.open_streams import OpenStreams
 from tenuto.server.openapi import EventStream, Router
 from tenuto.server.requests import SessionEventsQuery
@@ -34,6 +36,8 @@ routes = Router("sessions", prefix="/v1")
 
 # The head of a session that this scope reaches.
 Lookup: TypeAlias = Callable[[Scope, str], Awaitable[Session]]
+# The turn that holds it.
+TurnLookup: TypeAlias = Callable[[Scope, str], Awaitable[RunningTurn | None]]
 # Streams of one owner at the same time, and events that wait for a slow one.
 _MOST_STREAMS: Final = 32
 _MOST_QUEUED: Final = 256
@@ -80,6 +84,7 @@ class _Stream(AsyncIterator[View]):
         self._ends_at = asyncio.get_running_loop().time() + _LASTS
         self._queued: deque[View] = deque([Ready()])
         self._some = asyncio.Event()
+        self._last_turn = ""
 
     def covers(self, scope: Scope, session_id: str) -> bool:
         """Whether the client may know what `scope` does with this session: one of its own, or the one that it has
@@ -127,9 +132,23 @@ class _Stream(AsyncIterator[View]):
         except Unavailable:
             return Ready()
         if found is not None and found.incarnation == named.incarnation:
+            await self._look_for_turn(named)
             return SessionChange(session_id=named.id, kind=EventKind.UPDATED)
         self.named = None
         return SessionChange(session_id=named.id, kind=EventKind.DELETED)
+
+    async def _look_for_turn(self, session: Session) -> None:
+        """Tell of a turn that another process has begun."""
+        try:
+            held = await self._hub.running_turn(self.scope, session.id)
+        except (SessionNotFound, Unavailable):
+            return
+        if held is None or held.id == self._last_turn:
+            return
+        self._last_turn = held.id
+        if is_shared(held.id) and not is_held_here(held.id) and not is_holder_gone(held.id):
+            named = trace_id(session.id, held.number, held.id)
+            self._queued.appendleft(TurnBegun(session_id=session.id, turn=held.number, trace_id=named))
 
     async def aclose(self) -> None:
         """Release its place."""
@@ -142,12 +161,14 @@ class SessionEvents:
     def __init__(
         self,
         lookup: Lookup,
+        running_turn: TurnLookup,
         feed: ElsewhereFeed | None = None,
         *,
         state: StateStore | None = None,
         clock: Clock = utc_now,
     ) -> None:
         self.lookup = lookup
+        self.running_turn = running_turn
         self._feed = feed
         self._streams: set[_Stream] = set()
         self._owners = OpenStreams(lasts=timedelta(seconds=_LASTS), state=state, clock=clock)

@@ -19,8 +19,8 @@ class TurnRequest(Value, frozen=True, kw_only=True):
     """A request for a turn. Without a session id a session is created, the same one for the same `idempotency_key`.
 
     A caller that `renews` its lease while it works in this process gets a short one, which names the process, so that
-    its crash blocks the session briefly or not at all. While a turn of its own key runs, it waits for that, or is
-    refused at once where it `follows` the turn.
+    its crash blocks the session briefly or not at all; other processes can follow a `shared` one. While a turn of its
+    own key runs, it waits for that, or is refused at once where it `follows` the turn.
     """
 
     user_messages: tuple[Draft, ...] = ()
@@ -31,6 +31,7 @@ class TurnRequest(Value, frozen=True, kw_only=True):
     new_session: NewSession | None = None
     policy: SessionPolicy | None = None
     renews: bool = False
+    shared: bool = False
     follows: bool = False
 
     def __post_init__(self) -> None:

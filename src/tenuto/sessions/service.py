@@ -502,7 +502,7 @@ class Sessions:
         create = request.session_id is None or policy.on_missing is OnMissing.ADOPT
         return BeginTurn(
             session_id=session_id,
-            turn_id=with_holder(fresh_id()) if request.renews else fresh_id(),
+            turn_id=with_holder(fresh_id(), shared=request.shared) if request.renews else fresh_id(),
             user_messages=request.user_messages,
             create=with_retention(request.new_session, policy) if create else None,
             lease=min(policy.lease, _RENEWED_LEASE) if request.renews else policy.lease,

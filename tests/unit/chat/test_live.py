@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenuto.chat import ChatEvent, ReplyFinished, TurnStarted
-from tenuto.chat.live import LiveTurn, LiveTurns
+from tenuto.chat import ChatEvent, LiveTurn, LiveTurns, ReplyFinished, TurnStarted
 from tenuto.errors import AssistantFailed, LimitReached, SessionNotFound, TurnStopped, Unavailable
 from tenuto.llm import Call, Fail, Hang, Say
 from tenuto.model import Content, NewSession

@@ -1,7 +1,7 @@
-"""Turns that answer A2A messages: each is a live turn of this process, and any number of clients follow it.
+"""Turns that answer A2A messages: each is a live turn, and any number of clients follow it.
 
-A process that is killed leaves its turns behind. The next one that is asked for such a task runs the turn again, under
-the same idempotency key: an answer that was stored is found, and one that was not is made.
+Whichever process is asked for a task takes its turn under the same idempotency key: it follows one that runs in another
+process, finds an answer that was stored, and makes one that was not, since a killed process leaves its turns behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tenuto.background import run_in_background
 from tenuto.chat import ChatRequest, LiveTurn, LiveTurns, Reply
 from tenuto.chat.request import ChatEvent, ToolStarted
-from tenuto.errors import SessionBusy, TenutoError, TurnStopped, Unavailable
+from tenuto.errors import SessionBusy, TenutoError, TurnStopped, Unavailable, VersionConflict
 from tenuto.logs import describe_exception
 from tenuto.model import Scope
 from tenuto.model.generation import TextDelta
@@ -169,9 +169,23 @@ class Runs:
         run = self.find(scope, loaded.task.id)
         if run is not None:
             await run.stop()
-        else:
-            kept = loaded.record.to_json() if loaded.record is not None else None
+            return
+        turn = await self._turn_elsewhere(scope, loaded)
+        if turn is not None:
+            await turn.stop()
+        kept = loaded.record.to_json() if loaded.record is not None else None
+        try:
             await self._tasks.finish(scope, loaded.task.id, failed=True, result=kept, error=_CANCELLED)
+        except TaskFinished:
+            if turn is None:
+                raise
+
+    async def _turn_elsewhere(self, scope: Scope, loaded: LoadedTask) -> LiveTurn | None:
+        """The turn of a task, if another process runs it."""
+        if not loaded.is_under_way or loaded.record is None:
+            return None
+        turn = await self._live.find(scope, loaded.task.session_id or "")
+        return turn if turn is not None and turn.key == _key_of(loaded.task, loaded.record) else None
 
     async def close(self) -> None:
         """Stop all runs; their tasks stay as they are."""
@@ -194,7 +208,8 @@ class Runs:
                 await self._fail(run, scope, loaded, TaskError(code=error.code, message=str(error)))
             else:
                 await self._store(run, scope, replace(loaded, record=_after(record, reply)), reply)
-        except (TaskFinished, TaskNotFound):
+        except (TaskFinished, TaskNotFound, VersionConflict):
+            # It was cancelled; or another process, which took the turn, has stored its end.
             _log.info("task %s ended before its turn", task.id)
         except Unavailable as error:
             _log.warning("the end of task %s is not stored; it is run again when it is asked for: %s", task.id, error)
@@ -203,7 +218,7 @@ class Runs:
             await self._fail(run, scope, loaded, _INTERNAL)
 
     async def _take_turn(self, run: Run, scope: Scope, loaded: LoadedTask, record: TurnRecord, again: bool) -> Reply:
-        key = f"a2a-{loaded.task.id}-{record.number}"
+        key = _key_of(loaded.task, record)
         parts = record.parts
         if parts and not loaded.contents:
             parts = await self._records.stored_parts(scope, loaded.task.session_id or "", record, key)
@@ -254,6 +269,11 @@ class Runs:
         task = await self._tasks.finish(scope, loaded.task.id, failed=True, result=kept, error=error)
         run.reply, run.concludes = partial, partial is not None
         run.end = status_update(to_task(replace(loaded, progress=TaskProgress(task=task))))
+
+
+def _key_of(task: Task, record: TurnRecord) -> str:
+    """The key under which the turn of a task is taken."""
+    return f"a2a-{task.id}-{record.number}"
 
 
 def _after(record: TurnRecord, reply: Reply) -> TurnRecord:

@@ -16,9 +16,10 @@ from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, LiveTurns, Reply, Repl
 from tenuto.context import TokenCounter, language_of
 from tenuto.context.compression import LogTail
 from tenuto.context.extract import summarise
-from tenuto.errors import Invalid, SessionNotFound, Unavailable
+from tenuto.errors import Invalid, SessionNotFound, TurnUnreachable
 from tenuto.model import Draft, Message, Rewrite, Role, Scope
 from tenuto.model.policy import OnMissing
+from tenuto.model.turn import turn_id_of
 from tenuto.model.values import JsonObject
 from tenuto.server.apps.naming import SESSION, UNMARKED, AppNaming
 from tenuto.server.auth import ServerContext, service
@@ -127,7 +128,7 @@ async def get_response(
     if turn is None:
         assert response is not None
         if response["status"] == "in_progress":
-            raise Unavailable("another process is making the response; its stream can be read once it has ended")
+            raise TurnUnreachable
         return await event_stream(request, replay_response(response, query.starting_after), lambda batch: batch)
     echo = _echo_of(turn, place_of_response(response_id)[0])
     if query.stream:
@@ -153,7 +154,10 @@ async def cancel_response(scope: Scope, context: ServerContext, response_id: str
     turn = await _find_live(context.live, scope, response_id)
     if turn is not None:
         await turn.stop()
-    return await stored_response(context.tenuto, scope, response_id)
+    response = await stored_response(context.tenuto, scope, response_id)
+    if response["status"] == "in_progress":
+        raise TurnUnreachable
+    return response
 
 
 @routes.get("/responses/{response_id}/input_items")
@@ -225,10 +229,10 @@ async def _events_of(turn: LiveTurn) -> AsyncIterator[ChatEvent]:
 
 
 async def _find_live(live: LiveTurns, scope: Scope, response_id: str) -> LiveTurn | None:
-    """The turn of a response that runs in this process or ended in it lately."""
+    """The turn of a response that runs, or ended in this process lately."""
     trace, session_id, _ = place_of_response(response_id)
     try:
-        turn = await live.find(scope, session_id)
+        turn = await live.find(scope, session_id, turn_id_of(trace))
     except SessionNotFound:
         raise ResponseNotFound from None
     return turn if turn is not None and turn.started is not None and turn.started.trace_id == trace else None

@@ -28,7 +28,7 @@ from tenuto.model.stored import (
 )
 from tenuto.model.values import Json
 from tenuto.pauses import Backoff
-from tenuto.ports import Asked, Clock, ElsewhereFeed, LogEntry, LogPlace, RecordStore, TurnAddress
+from tenuto.ports import Clock, ElsewhereFeed, LogEntry, LogPlace, RecordStore, TurnAddress, TurnAsks
 from tenuto.stores.encoding import to_micros
 from tenuto.stores.engine.codec import Codec, Codecs
 
@@ -64,7 +64,7 @@ class EngineTurnLogs:
                 return
             await backoff.wait()
 
-    async def asked(self, turn: TurnAddress) -> Asked:
+    async def asked(self, turn: TurnAddress) -> TurnAsks:
         return _asked(await self._load(self.asks_key(turn)), turn, await self._codec(turn))
 
     async def append(
@@ -173,8 +173,8 @@ def _decode(stored: StoredRecord, turn: TurnAddress, what: str, codec: Codec) ->
     return codec.decode_value(stored.head, (drawer, f"{turn.turn_id}.{what}"))[1]
 
 
-def _asked(stored: StoredRecord | None, turn: TurnAddress, codec: Codec) -> Asked:
+def _asked(stored: StoredRecord | None, turn: TurnAddress, codec: Codec) -> TurnAsks:
     if stored is None:
-        return Asked()
+        return TurnAsks()
     count, stop = _decode(stored, turn, _ASKS, codec)
-    return Asked(count=count, stop=stop)
+    return TurnAsks(count=count, stop=stop)
