@@ -17,6 +17,8 @@ from tests.journeys.server_process import ServerProcess, running_server
 from tests.servers.told_model import ToldModel, start_told_model
 
 WHO = {"X-Tenant-ID": "acme", "X-User-ID": "ann"}
+# How long a server that is stopped gives its answers.
+SHORT = {"TENUTO_SHUTDOWN_TIMEOUT": "2s"}
 STORES = ("sqlite", "valkey", "redis_cluster", "postgres")
 Event = tuple[str, str, dict[str, Any]]
 
@@ -46,7 +48,7 @@ def _store(name: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[
 
 
 @contextmanager
-def two_servers(url: str, folder: Path) -> Iterator[Pair]:
+def two_servers(url: str, folder: Path, **settings: str) -> Iterator[Pair]:
     """Two servers on this store, each with a journal of its own."""
     with ExitStack() as stack:
         model = stack.enter_context(start_told_model())
@@ -55,6 +57,7 @@ def two_servers(url: str, folder: Path) -> Iterator[Pair]:
             "TENUTO_MODEL_BASE_URL": model.url,
             "TENUTO_MODEL_API_KEY": "x",
             "TENUTO_ON_MISSING": "adopt",
+            **settings,
         }
         first, second = (
             stack.enter_context(
@@ -341,3 +344,58 @@ def test_the_stream_of_a_killed_process_ends_with_an_error_and_can_be_read_again
     assert text_of(found) == "One two "
     assert found[-1][2]["code"] == "turn_interrupted"
     assert log == [("user", "Count", False), ("assistant", "One two three.", False)]
+
+
+def test_what_the_policy_redacts_is_in_no_log_of_a_turn(tmp_path: Path) -> None:
+    """The caller of the turn reads it as it is said; a reader elsewhere as it is stored, once it is whole."""
+    store = tmp_path / "shared.db"
+    with two_servers(f"sqlite:///{store}", tmp_path, TENUTO_PRIVACY_MESSAGE="redact") as pair:
+        with asking(pair.first, "s") as own:
+            call = pair.model.call()
+            call.say("Write to ", "ann@example", ".com!")
+            said = until(own, ".com!")
+            with joining(pair.second, "s") as other:
+                assert next(other)[1] == "start"
+                call.end()
+                rest = [*other]
+            assert [*own][-1][1] == "done"
+        stored = b"".join(path.read_bytes() for path in tmp_path.glob("shared.db*"))
+
+    assert text_of(said) == "Write to ann@example.com!"
+    assert text_of(rest) == rest[-1][2]["answer"] == "Write to [REDACTED_EMAIL]!"
+    assert b"ann@example" not in stored
+
+
+def test_a_server_that_is_stopped_tells_those_who_read_its_turns_and_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, key = f"sqlite:///{tmp_path / 'shared.db'}", {"Idempotency-Key": "k"}
+    with two_servers(url, tmp_path, **SHORT) as pair, asking(pair.first, "here", **key) as here:
+        own = pair.model.call()
+        own.say("One ")
+        until(here, "One ")
+        with asking(pair.second, "there") as there:
+            other = pair.model.call()
+            other.say("Two ")
+            until(there, "Two ")
+            with joining(pair.second, "here") as here_elsewhere, joining(pair.first, "there") as there_elsewhere:
+                until(here_elsewhere, "One ")
+                until(there_elsewhere, "Two ")
+                assert pair.first.end(signal.SIGTERM) == 0
+                ends = [[*stream] for stream in (here, here_elsewhere, there_elsewhere)]
+            with joining(pair.second, "there") as again:
+                assert text_of(until(again, "Two ")) == "Two "
+                other.end()
+        with asking(pair.second, "here", **key) as anew:
+            retry = pair.model.call()
+            retry.say("One two.")
+            retry.end()
+            assert text_of([*anew]) == "One two."
+
+    assert own.left.is_set()
+    assert [(last[1], last[2]["code"]) for (last,) in ends] == [
+        ("error", "turn_interrupted"),
+        ("error", "turn_interrupted"),
+        ("error", "server_stopping"),
+    ]
+    assert ends[0][0][2]["session_id"] == "here"

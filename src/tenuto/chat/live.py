@@ -12,7 +12,7 @@ from tenuto.chat.live_turn import MANY_BYTES, LiveTurn
 from tenuto.chat.request import ChatRequest, Reply
 from tenuto.chat.service import Chat
 from tenuto.chat.shared_turns import SharedTurns
-from tenuto.errors import LimitReached
+from tenuto.errors import LimitReached, ServerStopping
 from tenuto.model import Scope
 from tenuto.model.scope import owner_key, session_key
 from tenuto.sessions import Sessions
@@ -50,6 +50,7 @@ class LiveTurns:
         self._keyed: dict[tuple[Scope, str], LiveTurn] = {}
         self._by_session: dict[bytes, LiveTurn] = {}
         self._running: Counter[bytes] = Counter()
+        self._leaves = False
         # When each may go, and its size.
         self._ended: OrderedDict[LiveTurn, tuple[float, int]] = OrderedDict()
         self._kept_bytes = 0
@@ -66,22 +67,31 @@ class LiveTurns:
 
     async def __aexit__(self, *_: object) -> None:
         """Give running turns a few seconds to end, then cancel them: their messages stay, and their keys resume."""
+        if self._tasks and not self._leaves:
+            await asyncio.wait(self._tasks, timeout=_GRACE if self.grace is None else self.grace)
+        self.leave()
         if self._tasks:
-            grace = _GRACE if self.grace is None else self.grace
-            late = (await asyncio.wait(self._tasks, timeout=grace))[1]
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late)
+            await asyncio.wait(self._tasks)
         if self._sweep is not None:
             self._sweep.cancel()
+
+    def leave(self) -> None:
+        """End all turns, here or as they are followed here, and tell their readers; the server stops."""
+        self._leaves = True
+        for task in self._tasks:
+            task.cancel()
+        if self._shared is not None:
+            self._shared.leave()
 
     def start(self, scope: Scope, request: ChatRequest) -> LiveTurn:
         """Run a turn; the same request under the same key joins its running turn instead.
 
         Raises:
+            ServerStopping: turns have been ended.
             LimitReached: too many turns of this owner run.
         """
+        if self._leaves:
+            raise ServerStopping
         key, owner = request.idempotency_key, owner_key(scope)
         running = self._keyed.get((scope, key)) if key is not None else None
         if running is not None and running.is_running(request):

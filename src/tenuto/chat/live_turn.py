@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tenuto.chat.request import ChatEvent, ChatRequest, EventSink, Reply, ReplyFinished, TurnStarted
 from tenuto.chat.service import Chat
-from tenuto.errors import SessionBusy, TenutoError, TurnInterrupted, TurnStopped, Unavailable
+from tenuto.errors import ServerStopping, SessionBusy, TenutoError, TurnInterrupted, TurnStopped, Unavailable
 from tenuto.logs import describe_exception
 from tenuto.model import Scope
 from tenuto.model.values import JsonObject, replace_valid
@@ -100,7 +100,7 @@ class LiveTurn:
 
         Raises:
             TenutoError: as in `Chat.take_turn`, once the events before it are read.
-            Unavailable: the server stopped; the same idempotency key resumes the turn.
+            TurnInterrupted: the process stopped; the same idempotency key resumes the turn.
         """
         events, number = self._log.events, max(after, 0)
         while True:
@@ -169,7 +169,7 @@ class LiveTurn:
             self._error = error
         finally:
             if self._reply is None and self._error is None:
-                self._error = Unavailable("the server is stopping; the same request with its key resumes the turn")
+                self._error = self._interrupted()
             # The traceback of an error holds the request anyway.
             self._request = self._request if self._reply is None else None
             self._end()
@@ -199,7 +199,6 @@ class LiveTurn:
                 if self._was_read:
                     raise
                 self._log.events.clear()
-            finally:
                 self._other = None
 
     async def _relay(self, other: LiveTurn) -> Reply:
@@ -213,6 +212,13 @@ class LiveTurn:
                 return event.reply
             await self._log.emit_event(event)
         raise AssertionError("a turn ends with a reply or an error")
+
+    def _interrupted(self) -> TurnInterrupted:
+        """What readers are told when this process gives the turn up."""
+        error = TurnInterrupted() if self._other is None else ServerStopping()
+        if self.started is not None:
+            error.ids = {"session_id": self.started.session_id, "trace_id": self.started.trace_id}
+        return error
 
     def _end(self) -> None:
         self._ended = True

@@ -20,7 +20,15 @@ from tenuto.background import run_in_background, running
 from tenuto.chat import turn_wire
 from tenuto.chat.live_turn import LiveTurn
 from tenuto.chat.request import ChatEvent, Reply, ReplyFinished, ToolFinished, ToolStarted, TurnStarted
-from tenuto.errors import SessionBusy, SessionNotFound, TenutoError, TurnInterrupted, TurnUnreachable, Unavailable
+from tenuto.errors import (
+    ServerStopping,
+    SessionBusy,
+    SessionNotFound,
+    TenutoError,
+    TurnInterrupted,
+    TurnUnreachable,
+    Unavailable,
+)
 from tenuto.logs import describe_exception
 from tenuto.model import Scope, Session
 from tenuto.model.generation import StepChanged, TextDelta, ToolCall
@@ -181,6 +189,7 @@ class SharedTurns:
         self._tasks: set[asyncio.Task[None]] = set()
         self._some = asyncio.Event()
         self._hears = True
+        self._leaves = False
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -346,6 +355,8 @@ class SharedTurns:
 
     def follow_on(self, turn: FollowedTurn) -> None:
         """Follow a turn, unless that is done already."""
+        if self._leaves:
+            turn.end(ServerStopping())
         key = self.logs.log_key(turn.address)
         if not turn.ended and key not in self._followed:
             self._followed[key] = turn, self.run(self._follow(turn, key))
@@ -401,6 +412,13 @@ class SharedTurns:
         return now > turn.left_at + _ANSWERS_WITHIN
 
     # Both
+
+    def leave(self) -> None:
+        """End what is followed here; what runs here ends by itself."""
+        self._leaves = True
+        for turn, _ in self._followed.values():
+            turn.end(ServerStopping())
+            turn.news.set()
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something in the background, until the server stops."""

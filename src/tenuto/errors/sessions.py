@@ -144,6 +144,15 @@ class TurnInterrupted(Unavailable):
         )
 
 
+class ServerStopping(TurnInterrupted):
+    """This process ends; a turn of another one that was followed here goes on there."""
+
+    code: ClassVar[str] = "server_stopping"
+
+    def __init__(self) -> None:
+        Unavailable.__init__(self, "server", "is stopping; connect again to go on")
+
+
 class TurnUnreachable(Unavailable):
     """A turn runs in another process, which tells nothing of it."""
 

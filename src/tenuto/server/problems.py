@@ -143,6 +143,9 @@ ERROR_CODES: Final[Mapping[int, tuple[str, ...]]] = {
         "assistant_missing",
         "model_failed",
         "model_timeout",
+        "turn_interrupted",
+        "turn_unreachable",
+        "server_stopping",
         "task_failed",
     ),
 }

@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 # and for closing.
 _REQUESTS: Final = 0.6
 _TURNS: Final = 0.25
+# Of the seconds for requests, or half a second of them: for turns that are ended, so that their readers are told.
+_TELLING: Final = 0.1
 # Longer than clients and proxies keep an idle connection (aiohttp 15 s, nginx 60 s): one that the server closes in the
 # moment it is used again fails, and a client does not repeat a POST by itself.
 _KEEP_ALIVE_SECONDS = 75
@@ -122,6 +124,18 @@ class _Server(uvicorn.Server):
         if not self.should_exit:
             self._on_stop()
         super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answers that take too long are ended before their connections are cut, so that their readers are told."""
+        service = getattr(self.config.app.state, "service", None)  # type: ignore[union-attr]
+        seconds = self.config.timeout_graceful_shutdown or 0
+        within = seconds - max(0.5, _TELLING * seconds)
+        leaving = asyncio.get_running_loop().call_later(max(0, within), service.live.leave) if service else None
+        try:
+            await super().shutdown(sockets)
+        finally:
+            if leaving is not None:
+                leaving.cancel()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

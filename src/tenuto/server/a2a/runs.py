@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tenuto.background import run_in_background
 from tenuto.chat import ChatRequest, LiveTurn, LiveTurns, Reply
 from tenuto.chat.request import ChatEvent, ToolStarted
-from tenuto.errors import SessionBusy, TenutoError, TurnStopped, Unavailable, VersionConflict
+from tenuto.errors import SessionBusy, TenutoError, TurnInterrupted, TurnStopped, Unavailable, VersionConflict
 from tenuto.logs import describe_exception
 from tenuto.model import Scope
 from tenuto.model.generation import TextDelta
@@ -200,7 +200,8 @@ class Runs:
         try:
             try:
                 reply = await self._take_turn(run, scope, loaded, record, again)
-            except SessionBusy:
+            except (SessionBusy, TurnInterrupted):
+                # Whoever is asked for the task next takes the turn again.
                 return
             except TurnStopped:
                 await self._fail(run, scope, loaded, _CANCELLED)
