@@ -47,7 +47,7 @@ _WATCHED_FOR: Final = 30.0
 _ASK_EVERY: Final = 10.0
 # Seconds between two looks at a feed that tells only when it is asked: while this process follows a turn, or runs one.
 _LOOK_FOLLOWING: Final = 0.025
-_LOOK_RUNNING: Final = 0.1
+_LOOK_RUNNING: Final = 0.2
 # Seconds between two looks at the store where the feed tells nothing, and at whether the process of a turn is gone.
 _POLL: Final = 1.0
 # Seconds that the process of a turn has to tell of it, and to end it when it is asked to.
@@ -211,17 +211,21 @@ class SharedTurns:
         self._some.set()
 
     def end(self, turn: LiveTurn) -> None:
-        """It has ended: whoever has asked for it is told so, and for a while whoever still does."""
+        """It has ended: who has asked for it is told so, and who asks just then."""
         for key, offer in self._offers.items():
             if offer.turn is turn:
                 if offer.place.through and offer.writing is None:
                     self._write(offer)
-                asyncio.get_running_loop().call_later(_KEPT_FOR, self._withdraw, key)
+                asyncio.get_running_loop().call_later(_ANSWERS_WITHIN, self._withdraw, key)
                 return
 
     def _withdraw(self, key: bytes) -> None:
-        offer = self._offers.pop(key, None)
-        if offer is not None and offer.asked and offer.address is not None:
+        offer = self._offers.pop(key)
+        if offer.asked:
+            asyncio.get_running_loop().call_later(_KEPT_FOR, self._remove, offer)
+
+    def _remove(self, offer: _Offer) -> None:
+        if offer.address is not None and not self._leaves:
             self.run(self.logs.remove(offer.address))
 
     def _look_at(self, offer: _Offer) -> None:
