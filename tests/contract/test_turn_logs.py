@@ -60,7 +60,8 @@ async def entries_of(logs: EngineTurnLogs, turn: TurnAddress, after: int = 0) ->
 async def test_entries_come_back_in_order_behind_any_event(logs: EngineTurnLogs) -> None:
     place = LogPlace()
     for body, count in ((b"one", 1), (b"two three four", 3), (b"five", 1)):
-        place = await logs.append(TURN, place, body, count)
+        place, made = await logs.append(TURN, place, body, count)
+        assert made
 
     assert place.through == 5
     assert await entries_of(logs, TURN) == [(1, b"one"), (2, b"two three four"), (5, b"five")]
@@ -69,17 +70,17 @@ async def test_entries_come_back_in_order_behind_any_event(logs: EngineTurnLogs)
 
 
 async def test_an_entry_whose_answer_was_lost_is_not_appended_again(logs: EngineTurnLogs) -> None:
-    first = await logs.append(TURN, LogPlace(), b"one", 1)
-    second = await logs.append(TURN, first, b"two", 1)
+    first, _ = await logs.append(TURN, LogPlace(), b"one", 1)
+    second, _ = await logs.append(TURN, first, b"two", 1)
 
-    assert await logs.append(TURN, first, b"two", 1) == second
-    assert await logs.append(TURN, LogPlace(), b"one", 1) == second
+    assert await logs.append(TURN, first, b"two", 1) == (second, False)
+    assert await logs.append(TURN, LogPlace(), b"one", 1) == (second, False)
     assert await entries_of(logs, TURN) == [(1, b"one"), (2, b"two")]
 
 
 async def test_the_end_may_have_no_event(logs: EngineTurnLogs) -> None:
-    first = await logs.append(TURN, LogPlace(), b"one", 1)
-    ended = await logs.append(TURN, first, b"end", 0, ends=True)
+    first, _ = await logs.append(TURN, LogPlace(), b"one", 1)
+    ended, _ = await logs.append(TURN, first, b"end", 0, ends=True)
 
     assert ended.through == 1
     assert await entries_of(logs, TURN, 1) == [(2, b"end")]
@@ -108,7 +109,7 @@ async def test_a_log_is_found_by_its_own_turn_alone(logs: EngineTurnLogs, other:
 @pytest.mark.parametrize("way", ["removed", "swept", "erased"])
 async def test_nothing_stays_of_a_log(logs: EngineTurnLogs, records: RecordStore, clock: FakeClock, way: str) -> None:
     engine = Engine(records, chance=Random(2), clock=clock)
-    place = await logs.append(TURN, LogPlace(), b"one", 1)
+    place, _ = await logs.append(TURN, LogPlace(), b"one", 1)
     await logs.ask(TURN)
     await logs.append(TURN, place, b"end", 0, ends=True)
     await engine.upkeep.sweep()
@@ -126,7 +127,7 @@ async def test_nothing_stays_of_a_log(logs: EngineTurnLogs, records: RecordStore
     values = IndexQuery(order=IndexOrder.PLACE, kind=Kind.VALUE, space=site_key(ANN), named=True)
     assert await records.list(values) == ()
     assert (await records.page(logs.log_key(TURN), Part.EVENTS, 0, 9, 9)).revision == 0
-    assert await logs.append(TURN, place, b"two", 1) == LogPlace()
+    assert await logs.append(TURN, place, b"two", 1) == (LogPlace(), False)
 
 
 async def test_what_is_stored_is_sealed(logs: EngineTurnLogs, records: RecordStore, clock: FakeClock) -> None:

@@ -83,7 +83,8 @@ class FollowedTurn(LiveTurn):
         self.news = asyncio.Event()
         self.left_at: float | None = None
         """When it was seen that it holds its session no more."""
-        self.unread_since = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self.unread_since = self._loop.time()
         self._turns = turns
         self._readers = 0
 
@@ -128,12 +129,12 @@ class FollowedTurn(LiveTurn):
     def stop_soon(self) -> None:
         self._turns.run(self._turns.logs.ask(self.address, stop=True))
 
-    async def receive(self, line: turn_wire.LogLine) -> None:
-        """Take what an entry of the log says."""
+    async def receive(self, number: int, line: turn_wire.LogLine) -> None:
+        """Take what an entry of the log says; its first event has that number."""
         if line.about is not None:
             self.assistant, self.reply_metadata = line.about.assistant, line.about.reply_metadata
             self.withheld, self.key = line.about.withheld, line.about.key
-        for event in line.events:
+        for event in line.events[self.event_count + 1 - number :]:
             if isinstance(event, ReplyFinished):
                 self._reply = event.reply
             await self._log.emit_event(event)
@@ -155,7 +156,7 @@ class FollowedTurn(LiveTurn):
             yield
         finally:
             self._readers -= 1
-            self.unread_since = asyncio.get_running_loop().time()
+            self.unread_since = self._loop.time()
 
 
 class _Offer:
@@ -286,14 +287,13 @@ class SharedTurns:
                 body, count = turn_wire.encode(new, first, most=_ENTRY_BYTES, ended=ended, error=turn.error)
                 ends = ended and count == len(new)
                 try:
-                    place = await self.logs.append(address, offer.place, body, count, ends=ends)
+                    offer.place, is_made = await self.logs.append(address, offer.place, body, count, ends=ends)
                 except Unavailable:
                     if ended and loop.time() > offer.watched_until + _KEPT_FOR:
                         return
                     await asyncio.sleep(_POLL)
                     continue
-                offer.is_whole = ends and place.through == offer.place.through + count
-                offer.place = place
+                offer.is_whole = ends and is_made
                 if not ended:
                     await asyncio.sleep(BATCH)
         except SessionNotFound:
@@ -381,8 +381,12 @@ class SharedTurns:
                     if loop.time() >= ask_at and not is_gone:
                         await self.logs.ask(turn.address)
                         ask_at = loop.time() + _ASK_EVERY
-                    for entry in await self.logs.read(turn.address, turn.event_count):
-                        await turn.receive(turn_wire.decode(entry.body))
+                    entries = await self.logs.read(turn.address, turn.event_count)
+                    if entries and entries[0].number > turn.event_count + 1:
+                        # It was removed, and begins again.
+                        entries = await self.logs.read(turn.address, 0)
+                    for entry in entries:
+                        await turn.receive(entry.number, turn_wire.decode(entry.body))
                     answered_at = loop.time()
                 except Unavailable as error:
                     if loop.time() > answered_at + _PATIENCE:

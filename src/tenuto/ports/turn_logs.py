@@ -57,12 +57,12 @@ class TurnLogs(Protocol):
 
     async def append(
         self, turn: TurnAddress, place: LogPlace, body: bytes, count: int, *, ends: bool = False
-    ) -> LogPlace:
+    ) -> tuple[LogPlace, bool]:
         """Append an entry of `count` events behind a place; returns the place behind it. After one that `ends` the log,
         it is kept for minutes.
 
-        If the log is at another place, nothing is appended and that one returned: an earlier call whose answer was lost
-        may have been made, or the log was removed.
+        If the log is at another place, nothing is appended and that one returned, with False: an earlier call whose
+        answer was lost may have been made, or the log was removed.
         """
         ...
 

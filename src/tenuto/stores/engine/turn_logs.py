@@ -69,7 +69,7 @@ class EngineTurnLogs:
 
     async def append(
         self, turn: TurnAddress, place: LogPlace, body: bytes, count: int, *, ends: bool = False
-    ) -> LogPlace:
+    ) -> tuple[LogPlace, bool]:
         codec, number = await self._codec(turn, writing=True), place.through + 1
         entry = Entry(part=Part.EVENTS, number=number, body=codec.close(body, _entry_place(turn, number)))
         through = place.through + count
@@ -77,11 +77,11 @@ class EngineTurnLogs:
         change = self._change(turn, _LOG, place.revision, codec, through, (entry,), lasts=lasts)
         refused = await self._records.commit((change,))
         if refused is None:
-            return LogPlace(through, change.revision)
+            return LogPlace(through, change.revision), True
         standing = refused.standing[0]
         if standing is None:
-            return LogPlace()
-        return LogPlace(_decode(standing, turn, _LOG, codec), standing.revision)
+            return LogPlace(), False
+        return LogPlace(_decode(standing, turn, _LOG, codec), standing.revision), False
 
     async def read(self, turn: TurnAddress, after: int) -> Sequence[LogEntry]:
         key, found = self.log_key(turn), list[Entry]()
