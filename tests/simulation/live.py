@@ -6,11 +6,12 @@ The engine, the logs and both sides of `SharedTurns` are the real ones; what a t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
+from typing import Any, TypeVar
 
 from tenuto.chat import turn_wire
 from tenuto.chat.live_turn import LiveTurn
@@ -30,6 +31,7 @@ from tests.simulation.hosts import CheckingSealer, OneCodec
 from tests.simulation.loop import Process, SimLoop, Stuck
 from tests.simulation.store import Fate, SimClient, SimServer
 
+_Result = TypeVar("_Result")
 _LEASE = timedelta(seconds=9)
 _FAULTS_END = 25.0
 _OVER = 90.0
@@ -88,11 +90,11 @@ class Site:
         codecs = OneCodec(Codec(CheckingSealer()))
         self.engine = Engine(self.client, clock=world.clock, chance=world.stream(self.name), codecs=codecs)
         assert self.engine.turn_logs is not None
-        self.shared = SharedTurns(self.engine.turn_logs, self.engine.sessions, _AsSaid(), clock=world.clock)  # type: ignore[arg-type]
+        self.shared = SharedTurns(self.engine.turn_logs, self.engine.sessions, _AsSaid(), clock=world.clock)
         self.is_dead = False
         self.spawn(self._live())
 
-    def spawn(self, work: object) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.world.loop.spawn(self.process, work)
 
     async def _live(self) -> None:
@@ -257,12 +259,12 @@ class LiveWorld:
             heard.end = error.code
 
 
-async def _events(turn: LiveTurn, after: int) -> AsyncIterator[tuple[int, ChatEvent]]:
+async def _events(turn: LiveTurn, after: int) -> AsyncGenerator[tuple[int, ChatEvent], None]:
     async for pair in turn.events(after):
         yield pair
 
 
-async def _until_stored(call):  # type: ignore[no-untyped-def]
+async def _until_stored(call: Callable[[], Awaitable[_Result]]) -> _Result:
     while True:
         try:
             return await call()

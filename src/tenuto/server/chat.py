@@ -134,7 +134,7 @@ async def join_turn(
     """Follow the running turn of a session.
 
     The events begin at the start of the turn, or after the one that `Last-Event-ID` or `after` names. 204 if no
-    turn runs in this server process, or if its last event was seen.
+    turn runs, or if its last event was seen. The turn may run in any process of the installation.
     """
     turn = await context.live.find(scope, await context.sessions.find_named(scope, session_id))
     if turn is None:

@@ -138,8 +138,8 @@ class Runs:
         return None if run is None or run.work.done() else run
 
     def start(self, scope: Scope, loaded: LoadedTask, *, again: bool = False) -> Run:
-        """Run the turn of a task, unless it is under way here. With `again` it may be so in another process, which is
-        left to it.
+        """Run the turn of a task, unless it is under way here; one that another process runs is followed. With `again`
+        it is left alone while another turn of its context runs.
 
         Raises:
             Unavailable: the server stops.

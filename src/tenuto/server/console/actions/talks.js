@@ -58,7 +58,12 @@ export function talkActions(store) {
     change(key, { loading: true, problem: null });
     try {
       // Before the messages: an answer that ends in between is among them.
-      const events = await api.join(id);
+      let problem = null;
+      const events = await api.join(id).catch((error) => {
+        if (error.code !== "turn_unreachable") throw error;
+        problem = Problem.from(error);
+        return null;
+      });
       const [session, page] = await Promise.all([api.session(id), api.messages(id)]);
       const assistant = session.metadata.assistant ?? null;
       change(key, {
@@ -69,6 +74,7 @@ export function talkActions(store) {
         loading: false,
         queue: keptQueue(id),
         expires: session.expires_at,
+        problem,
       });
       if (session.forked_from) nameOrigin(key, session.forked_from);
       const talk = store.get().talks[key];

@@ -37,7 +37,7 @@ export function turnActions(store, talks, sessions) {
     talks.change(talk.key, { items, running: pending });
     store.change({ told: sending ? t("attachment.sending", { size: bytes(sending) }) : t("talk.thinking") });
     try {
-      await follow(talk.key, pending, events ?? api.chat(again.request, { key: again.key, signal: stopper.signal }));
+      await hear(talk.key, pending, events ?? api.chat(again.request, { key: again.key, signal: stopper.signal }));
     } catch (error) {
       const stopped = stopper.signal.aborted || error.code === "turn_stopped";
       const ended = stopped ? { status: "stopped" } : failed(error);
@@ -71,6 +71,18 @@ export function turnActions(store, talks, sessions) {
     const problem = Problem.from(error);
     refused(store, problem);
     return { status: "failed", problem };
+  }
+
+  /** Follow an answer; where the server that is read from stops, at another one. */
+  async function hear(talkKey, itemKey, events) {
+    try {
+      await follow(talkKey, itemKey, events);
+    } catch (error) {
+      const id = error.code === "server_stopping" && store.get().talks[talkKey]?.id;
+      const others = id ? await api.join(id).catch(() => null) : null;
+      if (others === null) throw error;
+      await follow(talkKey, itemKey, others);
+    }
   }
 
   async function follow(talkKey, itemKey, events) {
