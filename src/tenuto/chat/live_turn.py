@@ -190,7 +190,7 @@ class LiveTurn:
                     other = None
             if other is None:
                 # It ends, or tells nothing: it is waited for in the store.
-                self._log.follows = False
+                follow, self._log.follows = None, False
                 continue
             try:
                 return await self._relay(other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from tenuto.errors.families import Conflict, LimitReached, NotFound, Unavailable
@@ -91,7 +91,7 @@ class SessionBusy(Conflict):
     """Another turn holds the session's lease; `retry_after` is the lease's rest, unless the turn renews or ends it.
 
     `turn_id` and `incarnation` name that turn; they are for the server alone, since they are all it takes to end it.
-    `same_key` says that the refused request has the key of that turn.
+    `same_key` says that the refused request has the key of that turn, `until` when the lease ends.
     """
 
     code: ClassVar[str] = "session_busy"
@@ -103,9 +103,11 @@ class SessionBusy(Conflict):
         turn_id: str = "",
         incarnation: str = "",
         *,
+        until: datetime | None = None,
         same_key: bool = False,
     ) -> None:
         super().__init__("another turn is running on this session")
+        self.until = until
         self.same_key = same_key
         self.session_id = session_id
         self.retry_after = retry_after

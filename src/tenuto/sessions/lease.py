@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from tenuto.errors import SessionBusy, SessionElsewhere, TenutoError
@@ -19,17 +19,16 @@ from tenuto.sessions.requests import TurnRequest
 
 _Result = TypeVar("_Result")
 _ASKED: Final = TurnRequest()
-# A turn that lives renews its lease every three seconds; by how much it is later then, clocks and pauses aside.
+# A turn that lives renews its lease every three seconds.
 _RENEWS_WITHIN: Final = 5.0
-_RENEWED_BY: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
 async def begin_when_free(
     store: SessionStore, scope: Scope, request: BeginTurn, busy_wait: timedelta, asked: TurnRequest = _ASKED
 ) -> OpenTurn:
-    """Begin, trying again while another turn runs, until the wait is over; longer while the turn of the same key lives,
-    which then has its answer.
+    """Begin, trying again while another turn runs, until the wait is over; longer if the turn of the same key is
+    seen to live, which then has its answer.
 
     A lease whose process is gone is released first. If the caller is cancelled after the store began the turn, its
     lease is released.
@@ -37,7 +36,7 @@ async def begin_when_free(
     released = ""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + busy_wait.total_seconds()
-    until = 0.0
+    until: datetime | None = None
     backoff: Backoff | None = None
     while True:
         beginning = asyncio.create_task(store.begin_turn(scope, request))
@@ -55,8 +54,9 @@ async def begin_when_free(
             if isinstance(error, SessionBusy) and error.same_key and asked.renews:
                 if asked.follows:
                     raise
-                if now + rest > until + _RENEWED_BY:
-                    give_up, until = max(give_up, now + _RENEWS_WITHIN), now + rest
+                if until is not None and error.until is not None and error.until > until:
+                    give_up = max(give_up, now + _RENEWS_WITHIN)
+                until = error.until
             left = give_up - now
             if left <= 0:
                 raise

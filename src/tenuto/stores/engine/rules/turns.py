@@ -76,9 +76,14 @@ def _finished_turn(scope: Scope, record: Record, write: KeyedWrite) -> OpenTurn:
 def _require_free(record: Record, request: BeginTurn, now: datetime) -> None:
     lease, key = record.head.lease, request.idempotency_key
     if lease is not None and lease.until > now:
-        same_key = key is not None and lease.key == digest_id(key.key)
-        rest = lease.until - now
-        raise SessionBusy(record.profile.id, rest, lease.turn_id, record.profile.incarnation, same_key=same_key)
+        raise SessionBusy(
+            record.profile.id,
+            lease.until - now,
+            lease.turn_id,
+            record.profile.incarnation,
+            until=lease.until,
+            same_key=key is not None and lease.key == digest_id(key.key),
+        )
 
 
 def append_turn(
