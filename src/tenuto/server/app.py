@@ -119,11 +119,7 @@ def create_app(
             if each.missing is not None and each.missing.cause:
                 _log.warning("assistant %s is missing: %s; %s", each.name, each.missing.cause, each.missing.advice)
         hub = app.state.session_events = SessionEvents(
-            tenuto.sessions.get,
-            tenuto.sessions.running_turn,
-            tenuto.stores.elsewhere,
-            state=shared_state,
-            clock=clock,
+            tenuto.sessions.get, tenuto.sessions.running_turn, tenuto.stores.elsewhere, state=shared_state, clock=clock
         )
         await stack.enter_async_context(hub.running())
         turn_logs, others = tenuto.stores.turn_logs, None
