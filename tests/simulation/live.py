@@ -23,6 +23,8 @@ from tenuto.model.generation import TextDelta
 from tenuto.model.scope import site_key
 from tenuto.model.stored import Kind, Part, RecordChange
 from tenuto.model.turn import trace_id
+from tenuto.privacy.redactor import NO_REDACTION
+from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.stores.engine import Engine
 from tenuto.stores.engine.codec import Codec
 from tests.clock import START
@@ -47,13 +49,6 @@ class Speaker(LiveTurn):
     def end(self, error: TenutoError | None = None) -> None:
         self._error = error
         self._end()
-
-
-class _AsSaid:
-    """The privacy policy: everything is stored as it is said."""
-
-    def keeps_messages(self, scope: Scope) -> bool:
-        return True
 
 
 @dataclass
@@ -90,7 +85,9 @@ class Site:
         codecs = OneCodec(Codec(CheckingSealer()))
         self.engine = Engine(self.client, clock=world.clock, chance=world.stream(self.name), codecs=codecs)
         assert self.engine.turn_logs is not None
-        self.shared = SharedTurns(self.engine.turn_logs, self.engine.sessions, _AsSaid(), clock=world.clock)
+        self.shared = SharedTurns(
+            self.engine.turn_logs, self.engine.sessions, TurnRedaction(NO_REDACTION), clock=world.clock
+        )
         self.is_dead = False
         self.spawn(self._live())
 
@@ -163,7 +160,7 @@ class LiveWorld:
             for task in asyncio.all_tasks(self.loop):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # they were killed
                 with suppress(BaseException):
-                    task.get_coro().close()  # type: ignore[union-attr]
+                    task.get_coro().close()
             self.loop.close()
         return self
 

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -37,7 +37,6 @@ from tenuto.model.values import JsonObject
 from tenuto.ports import Clock, LogPlace, TurnAddress, TurnLogs, utc_now
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.process_identity import is_held_here, is_holder_gone, is_shared
-from tenuto.sessions import Sessions
 
 # Seconds between two entries of a log, and about the bytes of one.
 BATCH: Final = 0.08
@@ -70,6 +69,18 @@ _TYPES: Final = {
     "data": JsonObject,
 }
 _log = logging.getLogger(__name__)
+
+
+class SessionHeads(Protocol):
+    """What is asked of sessions here."""
+
+    async def get(self, scope: Scope, session_id: str, /) -> Session:
+        """The session's head."""
+        ...
+
+    async def running_turn(self, scope: Scope, session_id: str, /) -> RunningTurn | None:
+        """The turn that holds it."""
+        ...
 
 
 class FollowedTurn(LiveTurn):
@@ -180,7 +191,9 @@ class _Offer:
 class SharedTurns:
     """The running turns of this process for others, and theirs for this one."""
 
-    def __init__(self, logs: TurnLogs, sessions: Sessions, redaction: TurnRedaction, *, clock: Clock = utc_now) -> None:
+    def __init__(
+        self, logs: TurnLogs, sessions: SessionHeads, redaction: TurnRedaction, *, clock: Clock = utc_now
+    ) -> None:
         self.logs = logs
         self._sessions = sessions
         self._redaction = redaction
