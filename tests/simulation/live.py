@@ -208,6 +208,8 @@ class LiveWorld:
         started = TurnStarted(
             session_id="s", trace_id=trace, turn=turn.number, created=True, incarnation=turn.session.incarnation
         )
+        # What precedes the answer may take longer than a reader needs to come.
+        await asyncio.sleep(chance.choice((0.0, 0.0, 0.7, 2.0)))
         await self._tell(speaker, spoken, started)
         site.shared.offer(speaker)
         for word in range(chance.choice((3, 40, 200))):
@@ -241,10 +243,11 @@ class LiveWorld:
         try:
             session = await site.engine.sessions.get(spoken.scope, spoken.session)
             spoken.is_followed = True
+            self.heard.append(heard)
             turn = await site.shared.find(spoken.scope, session)
             if turn is None:
+                heard.end = "none"
                 return
-            self.heard.append(heard)
             async with aclosing(_events(turn, heard.after)) as events:
                 async for pair in events:
                     heard.events.append(pair)
@@ -289,10 +292,14 @@ def offences(world: LiveWorld) -> Iterator[str]:
 
 
 def _wrong_end(world: LiveWorld, heard: Heard, read: int) -> Iterator[str]:
-    answered = isinstance(heard.spoken.events[-1], ReplyFinished)
+    answered = isinstance(heard.spoken.events[-1] if heard.spoken.events else None, ReplyFinished)
     is_all = heard.spoken.is_whole and read >= len(heard.spoken.events)
     match heard.end:
         case "left":
+            return
+        case "none" if heard.spoken.is_whole or world.dead == heard.spoken.host:
+            return
+        case "turn_unreachable" if world.dead == heard.spoken.host or world.trouble:
             return
         case "whole" if is_all and answered:
             return

@@ -17,7 +17,7 @@ from tenuto.stores.engine import turn_logs
 from tenuto.stores.engine.turn_logs import EngineTurnLogs
 from tests.simulation.live import LiveWorld, offences, unasked
 
-_STORIES = 60
+_STORIES = 100
 _PLANTED = 120
 
 
@@ -80,12 +80,18 @@ def the_dead_are_waited_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(shared_turns.SharedTurns, "_is_gone", hopeful)
 
 
+def it_is_asked_once(patch: pytest.MonkeyPatch) -> None:
+    """A turn that was begun and not told of yet does not see the question."""
+    patch.setattr(shared_turns, "_ASK_AGAIN", 60.0)
+
+
 PLANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
     appended_again_after_a_lost_answer,
     an_end_is_taken_as_written,
     what_was_read_is_read_again,
     sessions_of_one_name_share_a_log,
     the_dead_are_waited_for,
+    it_is_asked_once,
 ]
 
 

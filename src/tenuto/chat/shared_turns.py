@@ -41,16 +41,18 @@ from tenuto.process_identity import is_held_here, is_holder_gone, is_shared
 # Seconds between two entries of a log, and about the bytes of one.
 BATCH: Final = 0.08
 _ENTRY_BYTES: Final = 64 * 1024
-# Seconds that a log is written after somebody has asked for it, and between two such questions.
+# Seconds that a log is written after somebody has asked for it, and between two such questions, also until the first
+# answer.
 _WATCHED_FOR: Final = 30.0
 _ASK_EVERY: Final = 10.0
+_ASK_AGAIN: Final = 0.5
 # Seconds between two looks at a feed that tells only when it is asked: while this process follows a turn, or runs one.
 _LOOK_FOLLOWING: Final = 0.025
 _LOOK_RUNNING: Final = 0.2
 # Seconds between two looks at the store where the feed tells nothing, and at whether the process of a turn is gone.
 _POLL: Final = 1.0
 # Seconds that the process of a turn has to tell of it, and to end it when it is asked to.
-_ANSWERS_WITHIN: Final = 3.0
+_ANSWERS_WITHIN: Final = 5.0
 _STOPS_WITHIN: Final = 10.0
 # Seconds without an answer of the store after which a reader is told so, and those of a log behind the turn's end.
 _PATIENCE: Final = 15.0
@@ -393,7 +395,8 @@ class SharedTurns:
                         is_gone, look_at = await self._is_gone(turn), loop.time() + _POLL
                     if loop.time() >= ask_at and not is_gone:
                         await self.logs.ask(turn.address)
-                        ask_at = loop.time() + _ASK_EVERY
+                        # A turn that is not told of yet could not see the question.
+                        ask_at = loop.time() + (_ASK_EVERY if turn.event_count else _ASK_AGAIN)
                     entries = await self.logs.read(turn.address, turn.event_count)
                     if entries and entries[0].number > turn.event_count + 1:
                         # It was removed, and begins again.
@@ -401,15 +404,16 @@ class SharedTurns:
                     for entry in entries:
                         await turn.receive(entry.number, turn_wire.decode(entry.body))
                     answered_at = loop.time()
+                    if is_gone:
+                        # What it wrote has been read.
+                        turn.end(TurnInterrupted())
                 except Unavailable as error:
                     if loop.time() > answered_at + _PATIENCE:
                         turn.end(error)
-                if is_gone:
-                    # What it wrote has been read.
-                    turn.end(TurnInterrupted())
                 if not turn.ended:
+                    pause = _POLL if turn.event_count else _ASK_AGAIN
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(_POLL if self._hears else _LOOK_RUNNING):
+                        async with asyncio.timeout(pause if self._hears else _LOOK_RUNNING):
                             await turn.news.wait()
         except Exception as error:
             _log.error("the log of a turn was not read: %s", describe_exception(error))
