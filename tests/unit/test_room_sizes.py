@@ -16,26 +16,26 @@ LIMITS = {
     "access": 1100,  # which users are one person: links, codes and claims, in one file
     "assistants": 3600,  # what the experts of a legal question did not get
     "channels": 1500,  # pictures and files of messages, which are downloaded
-    "chat": 6400,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
+    "chat": 7200,  # turns of other processes; models by name; demanded forms; why an answer ended; thoughts; pictures
     "cli": 6700,  # attachments; people
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4150,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
-    "errors": 950,  # a package that exports each by its name
+    "errors": 1000,  # a package that exports each by its name
     "gateway": 1350,  # files that a chat shows, what it is told of them; codes that link people
     "integrations": 4300,  # contents that frameworks have inside their messages
     "llm": 3900,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
     "model": 6150,  # attachments, their types and bombs; parameters and their ranges; thoughts; status of workers
-    "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
+    "ports": 1250,  # logs of turns; telemetry: spans of agents and tools, models that are observed
     "privacy": 10500,  # thoughts, items, calls that are answers; erasing all identities of a person
     "recall": 3150,  # the memories of several identities as one copy
-    "server": 17300,  # attachments, in the forms of A2A and MCP as well; apps; Anthropic; rates of all; workers; people
-    "sessions": 5100,  # attachments as clients send them, without what cameras write, also where they were cut
+    "server": 17350,  # attachments, in the forms of A2A and MCP as well; apps; Anthropic; rates of all; workers; people
+    "sessions": 5150,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 750,  # where apps name sessions and users
-    "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
+    "stores": 15400,  # logs of turns; attachments: what a step adds and removes, entries of their own
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 1850,
-    "wiring": 1850,  # models opened when a request names them; models that a caller gives, which were read in app.py
+    "wiring": 1900,  # models opened when a request names them; models that a caller gives, which were read in app.py
     CONSOLE: 15050,  # a choice of the model; attachments; people
     STORE_SCRIPTS: 960,  # attachments are counted and copied
     TOP: 1500,  # background tasks, caches and pauses, once; `ask` and `scope`; when closing ends; people
