@@ -31,6 +31,7 @@ from tenuto.llm.choice import ModelChoice
 from tenuto.llm.reach import names_local_model
 from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
+from tenuto.model.parameters import AnswerSchema
 from tenuto.model.prompt import Language
 from tenuto.model.values import to_text
 from tenuto.ports import ChatModel, Clock, OwnersOf, StateStore, Store, TaskEngine, Telemetry, facts_of
@@ -257,8 +258,8 @@ def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Sma
 
     timeout = min(timeout, _BACKGROUND_TIMEOUT)
 
-    async def small(scope: Scope, instructions: str, text: str, tokens: int) -> str:
-        text, ended = await complete(model, instructions, text, tokens, timeout)
+    async def small(scope: Scope, instructions: str, text: str, tokens: int, schema: AnswerSchema | None = None) -> str:
+        text, ended = await complete(model, instructions, text, tokens, timeout, schema)
         counts = UsageCounts(
             input_tokens=ended.input_tokens, output_tokens=ended.output_tokens, cost_nanos=ended.cost_nanos
         )
