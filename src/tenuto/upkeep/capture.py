@@ -1,8 +1,7 @@
 """Capture: after a turn, remember what the user said of themselves; of a stale session, what it was about (D9 to D13).
 
-Only the user's own words are captured, never an answer: what was recalled into an answer is not remembered again. With
-a model, it extracts facts and preferences as JSON, each with whose it is and the words that support it, which are
-checked against the user's. Without one, whole sentences that state something about the user are quoted.
+Only the user's own sentences are captured, never an answer: what was recalled into an answer is not remembered again.
+With a model, it chooses and labels them. Without one, those that state something about the user are quoted.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -25,17 +25,16 @@ from tenuto.recall.service import Memories, captured_id
 from tenuto.sessions import Sessions
 from tenuto.upkeep.compressor import Compressor
 from tenuto.upkeep.jobs import SmallModel
-from tenuto.upkeep.model_notes import NOTES_SYSTEM, CapturedNote, parse_notes
-from tenuto.upkeep.quotes import READ, quotable_sentences, states_something
+from tenuto.upkeep.model_notes import CapturedNote, quoted_notes
+from tenuto.upkeep.note_taking import NoteTaker
+from tenuto.upkeep.quotes import READ, states_something
 from tenuto.upkeep.unread import CaptureBacklog, Due, UnreadStatements, oldest_due
 
-_TOKENS: Final = 1_000
 # The end of a stale session that is remembered: five turns.
 _STALE_MESSAGES: Final = 10
-# Statements that are read and stored together, messages that are looked through for them, and calls of the model.
+# Statements that are read and stored together, and messages that are looked through for them.
 _READ_AT_ONCE: Final = 10
 _PAGE: Final = 100
-_CALLS_AT_ONCE: Final = 4
 _MOST_MEMORIES: Final = 500
 _log = logging.getLogger(__name__)
 
@@ -54,11 +53,10 @@ class Capturer:
     ) -> None:
         self._memories = memories
         self._sessions = sessions
-        self._model = model
+        self._notes = NoteTaker(model=model, redaction=redaction)
         self._redaction = redaction
         self._compressor = compressor
         self._unread = UnreadStatements(states_something, _READ_AT_ONCE)
-        self._calls = asyncio.Semaphore(_CALLS_AT_ONCE)
 
     @property
     def backlog(self) -> CaptureBacklog:
@@ -91,8 +89,8 @@ class Capturer:
                 self._unread.drop(turn)
                 return False
         if portion.messages:
-            notes = await asyncio.gather(*[self._extract(turn, message) for message in portion.messages])
-            await self._remember(turn, [note for each in notes for note in each], (turn.session.id, portion.through))
+            notes = await self._extract(turn, portion.messages)
+            await self._remember(turn, notes, (turn.session.id, portion.through))
         self._unread.settle(turn, portion.through)
         return portion.more
 
@@ -184,54 +182,44 @@ class Capturer:
             return False
         return session.incarnation == turn.session.incarnation
 
-    async def _extract(self, turn: TurnEnded, message: Message) -> Sequence[Memory]:
-        notes = await self._ask_model(turn, message) if self._model is not None else None
+    async def _extract(self, turn: TurnEnded, messages: Sequence[Message]) -> list[Memory]:
+        """What is to be remembered of these statements of a session."""
+        taken = await self._notes.take_notes(turn, messages)
+        memories = await asyncio.gather(*map(partial(self._make_memories, turn), messages, taken))
+        return [memory for each in memories for memory in each]
+
+    async def _make_memories(
+        self, turn: TurnEnded, message: Message, notes: list[CapturedNote] | None
+    ) -> Sequence[Memory]:
         source = MemorySource.MODEL if notes is not None else MemorySource.QUOTE
         if notes is None:
-            notes = [CapturedNote(kind="fact", text=sentence) for sentence in quotable_sentences(message.text)]
+            notes = quoted_notes(message.text)
         scope = turn.scope
         texts = [part for note in notes for part in (note.text, note.subject)]
         clean = await self._redact(turn, message.text[:READ], texts)
-        notes = [
-            msgspec.structs.replace(note, text=text, subject=subject)
-            for note, text, subject in zip(notes, clean[::2], clean[1::2], strict=True)
-        ]
         speaker = speaker_tag(scope.tenant, message.speaker) if scope.chat is not None and message.speaker else ""
         return [
             Memory(
-                # By its place and not its text: another model call may word it differently.
-                id=captured_id(source, turn.session.id, message.id, str(number)),
+                # By its place: quoted after a model was asked, or asked again, it is the same memory.
+                id=captured_id("said", turn.session.id, message.id, str(note.start), str(len(note.text))),
                 kind=MemoryKind(note.kind),
-                text=note.text,
+                text=text,
                 said_at=message.sent_at,
                 source=source,
                 speaker=speaker,
                 session_id=turn.session.id,
                 seqs=(message.seq,),
                 persona=(message.persona or turn.persona) if turn.persona is not None else None,
-                subject=note.subject,
+                subject=subject,
                 replaces=note.replaces,
             )
-            for number, note in enumerate(notes)
-            if note.text
+            for note, text, subject in zip(notes, clean[::2], clean[1::2], strict=True)
+            if text
         ]
 
     async def _redact(self, turn: TurnEnded, message: str, notes: Sequence[str]) -> list[str]:
         """Notes as the policy and the types of the session and its assistant allow them."""
         return await self._redaction.for_memory(turn.session, turn.policies.privacy_also, message, notes)
-
-    async def _ask_model(self, turn: TurnEnded, message: Message) -> list[CapturedNote] | None:
-        """What the model notes; `None` if it fails or its answer cannot be used."""
-        assert self._model is not None
-        text = await self._redaction.to_model(turn.scope, message.text[:READ])
-        try:
-            async with self._calls:
-                answer = await self._model(turn.scope, NOTES_SYSTEM[turn.language], text, _TOKENS)
-        except Exception as error:
-            # Quotations replace any failed model; the message of the exception may quote user text.
-            _log.warning("statements were quoted without the model, which failed: %s", type(error).__name__)
-            return None
-        return parse_notes(answer, text)
 
 
 class _Portion(NamedTuple):
