@@ -27,14 +27,14 @@ LIMITS = {
     "model": 6150,  # attachments, their types and bombs; parameters and their ranges; thoughts; status of workers
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10500,  # thoughts, items, calls that are answers; erasing all identities of a person
-    "recall": 3150,  # the memories of several identities as one copy
+    "recall": 3300,  # the memories of several identities as one copy; stale stretches; what a note replaces
     "server": 17300,  # attachments, in the forms of A2A and MCP as well; apps; Anthropic; rates of all; workers; people
     "sessions": 5100,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 750,  # where apps name sessions and users
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
-    "upkeep": 1850,
+    "upkeep": 2200,  # labels of a model that are checked, not believed; stale stretches that outlive a process
     "wiring": 1850,  # models opened when a request names them; models that a caller gives, which were read in app.py
     CONSOLE: 15050,  # a choice of the model; attachments; people
     STORE_SCRIPTS: 960,  # attachments are counted and copied

@@ -205,6 +205,10 @@ class TraceStore(Protocol):
 class TurnFollowUp(Protocol):
     """Work after a turn: titles, summaries, and the release of a lease after an outage of the store."""
 
+    async def note_stale(self, turn: TurnEnded) -> None:
+        """Note, before the answer, what became stale with a turn; it raises nothing that would hinder the turn."""
+        ...
+
     def follow(self, turn: TurnEnded) -> None:
         """Start what is due, and return at once."""
         ...

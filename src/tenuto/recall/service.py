@@ -36,6 +36,7 @@ from tenuto.recall.merge import Merge
 from tenuto.recall.owner_cache import OwnerCache, OwnerMemories, is_expired
 from tenuto.recall.person import PersonMemories
 from tenuto.recall.records import MemoryRecords, StoredMemory
+from tenuto.recall.stale_stretches import StaleStretches
 
 Redact: TypeAlias = Callable[[Scope, str], Awaitable[str | None]]
 """A text as it may be remembered; `None` if it may not be."""
@@ -77,6 +78,7 @@ class Memories:
     ) -> None:
         self.policy = policy
         self.embedder = embedder
+        self.stale = StaleStretches(state)
         self._records = MemoryRecords(state, embedder.name if embedder is not None else "", new_id)
         self._redact = redact
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Capture: after a turn, remember what the user said of themselves; of a stale session, what it was about (D9 to D13).
+"""Capture: after a turn, remember what the user said of themselves.
 
 Only the user's own sentences are captured, never an answer: what was recalled into an answer is not remembered again.
 With a model, it chooses and labels them. Without one, those that state something about the user are quoted.
@@ -14,24 +14,20 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tenuto.context.compression import of_persona
 from tenuto.errors import Invalid, SessionNotFound
 from tenuto.model import Message, Page, Role
 from tenuto.model.generation import TurnEnded
-from tenuto.model.memory import MAX_MEMORY, Memory, MemoryKind, MemorySource
+from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.scope import speaker_tag
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.recall.service import Memories, captured_id
 from tenuto.sessions import Sessions
-from tenuto.upkeep.compressor import Compressor
 from tenuto.upkeep.jobs import SmallModel
 from tenuto.upkeep.model_notes import CapturedNote, quoted_notes
 from tenuto.upkeep.note_taking import NoteTaker
 from tenuto.upkeep.quotes import READ, states_something
 from tenuto.upkeep.unread import CaptureBacklog, Due, UnreadStatements, oldest_due
 
-# The end of a stale session that is remembered: five turns.
-_STALE_MESSAGES: Final = 10
 # Statements that are read and stored together, and messages that are looked through for them.
 _READ_AT_ONCE: Final = 10
 _PAGE: Final = 100
@@ -43,19 +39,12 @@ class Capturer:
     """Remembers after turns."""
 
     def __init__(
-        self,
-        *,
-        memories: Memories,
-        sessions: Sessions,
-        model: SmallModel | None,
-        redaction: UpkeepRedaction,
-        compressor: Compressor,
+        self, *, memories: Memories, sessions: Sessions, model: SmallModel | None, redaction: UpkeepRedaction
     ) -> None:
         self._memories = memories
         self._sessions = sessions
         self._notes = NoteTaker(model=model, redaction=redaction)
         self._redaction = redaction
-        self._compressor = compressor
         self._unread = UnreadStatements(states_something, _READ_AT_ONCE)
 
     @property
@@ -114,34 +103,6 @@ class Capturer:
             if len(statements) > _READ_AT_ONCE:
                 read = _Portion(read.messages, read.messages[-1].seq, more=True)
         return read
-
-    async def capture_stale(self, turn: TurnEnded) -> None:
-        """Remember in short what the user said before the session became stale (D10, D11)."""
-        if not self._covers(turn):
-            return
-        page = Page(limit=_STALE_MESSAGES, before=turn.stale_before)
-        history = await self._sessions.messages(turn.scope, turn.session.id, page)
-        stretch = of_persona([one for one in history.messages if one.seq >= turn.stale_from], turn.persona)
-        talk = [one for one in stretch if one.role is Role.USER and one.text.strip()]
-        if not talk:
-            return
-        (text,) = await self._redact(
-            turn, "\n".join([one.text for one in talk]), [await self._compressor.retell(turn, talk)]
-        )
-        if not text:
-            return
-        episode = Memory(
-            # The same end of the same session is remembered once, by whichever process finds it stale.
-            id=captured_id("stale", turn.session.id, talk[-1].id),
-            kind=MemoryKind.EPISODE,
-            text=text[:MAX_MEMORY],
-            said_at=talk[-1].sent_at,
-            source=MemorySource.STALE,
-            session_id=turn.session.id,
-            seqs=(talk[0].seq, talk[-1].seq),
-            persona=turn.persona,
-        )
-        await self._remember(turn, (episode,))
 
     async def forget_edited(self, turn: TurnEnded) -> None:
         """Take back what was captured from messages that an edit has removed; what was said elsewhere, too, stays."""

@@ -101,7 +101,14 @@ async def open_chat(
         _check_default(known)
         # The offline model makes titles and summaries no better than extraction does.
         summarizer_model = _make_small(shelf[small], timeout, spending) if small != OFFLINE else None
-        sweep = MemorySweep(memories=memories, store=store, clock=clock) if settings.memories else None
+        sweep = None
+        if settings.memories:
+            sweep = MemorySweep(
+                memories=memories,
+                store=store,
+                clock=clock,
+                capture_stale=lambda owner: upkeep.after_turn.capture_stale(owner),
+            )
         upkeep.equip(model=summarizer_model, memories=memories, memory_sweep=sweep)
         # Before the models close: work for finished turns may still call them.
         stack.push_async_callback(upkeep.drain, LAST_WORK)

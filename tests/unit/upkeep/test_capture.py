@@ -1,4 +1,4 @@
-"""Capture: what is remembered after a turn, once, of the user's own words; and of a stale session."""
+"""Capture: what is remembered after a turn, once, of the user's own words."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from tenuto.app import Tenuto
 from tenuto.errors import Unavailable
 from tenuto.llm import Hang, ScriptedModel
 from tenuto.llm.scripted import Say
-from tenuto.model import Changes, NewSession, Scope
-from tenuto.model.generation import TurnEnded
+from tenuto.model import NewSession, Scope
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.scope import speaker_tag
 from tenuto.recall import merge
 from tenuto.recall.service import Memories
-from tenuto.upkeep.capture import Capturer
 from tenuto.upkeep.quotes import junk_reason, quotable_sentences
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB
@@ -318,95 +316,3 @@ async def test_a_caller_without_a_user_is_remembered_only_by_setting(allowed: bo
 
     assert ([one.text for one in found] == [BOLOGNA]) is allowed
     assert (BOLOGNA in reply.text) is allowed
-
-
-# Stale sessions
-
-
-@asynccontextmanager
-async def gone_stale(**settings: Any) -> AsyncIterator[Tenuto]:
-    """A session of two turns that nobody touched for three days."""
-    clock = FakeClock()
-    stale = {"clock": clock, "stale_after": timedelta(hours=48), **settings}
-    async with opened(**stale) as (app, _):
-        await app.ask(ANN, "The roof of the barn leaks near the chimney.", session_id="s")
-        await app.ask(ANN, "The roofer comes on 3 March at nine.", session_id="s")
-        await app.upkeep.drain()
-        clock.advance(timedelta(days=3))
-        yield app
-
-
-async def test_a_stale_session_is_captured_once_by_concurrent_requests() -> None:
-    async with gone_stale() as app:
-        await asyncio.gather(*(app.ask(ANN, f"Good morning {n} to you", session_id="s") for n in range(4)))
-        found = await remembered(app, kinds=[MemoryKind.EPISODE])
-
-    (episode,) = found
-    assert "roofer comes on 3 March" in episode.text
-    assert (episode.source, episode.session_id, episode.seqs) == (MemorySource.STALE, "s", (1, 3))
-    assert episode.expires_at is not None
-
-
-@pytest.mark.requirement("D10")
-async def test_a_stale_session_is_one_episode_for_a_process_that_finds_it_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Whatever the session's version is by then."""
-    once = Capturer.capture_stale
-
-    async def twice(capturer: Capturer, ended: TurnEnded) -> None:
-        for later in (0, 3):
-            session = replace(ended.session, version=ended.session.version + later)
-            await once(capturer, replace(ended, session=session))
-
-    monkeypatch.setattr(Capturer, "capture_stale", twice)
-    async with gone_stale() as app:
-        await app.ask(ANN, "Good morning to you", session_id="s")
-        found = await remembered(app, kinds=[MemoryKind.EPISODE])
-
-    assert [one.mentions for one in found] == [1]
-
-
-async def test_each_stale_stretch_is_captured_by_itself() -> None:
-    """Without those before it, and without what its user put aside."""
-    clock = FakeClock()
-    async with opened(clock=clock, stale_after=timedelta(hours=48)) as (app, _):
-        for text in ("The roof of the barn leaks.", "The harvest begins in June."):
-            await app.ask(ANN, text, session_id="s")
-            clock.advance(timedelta(days=3))
-        await app.ask(ANN, "The secret party is in the cellar.", session_id="s")
-        aside = await app.sessions.get(ANN, "s")
-        await app.sessions.patch(ANN, "s", Changes(window_start=aside.last_seq + 1))
-        await app.ask(ANN, "The fence needs new paint.", session_id="s")
-        clock.advance(timedelta(days=3))
-        await app.ask(ANN, "Good morning to you", session_id="s")
-        found = await remembered(app, kinds=[MemoryKind.EPISODE])
-
-    told = [[word for word in ("roof", "harvest", "party", "fence") if word in one.text] for one in found]
-    assert told == [["fence"], ["harvest"], ["roof"]]
-
-
-@pytest.mark.requirement("D19")
-async def test_a_failed_capture_still_clears_the_context() -> None:
-    async with gone_stale() as app:
-        memories = await app.memories()
-
-        async def fails(*_: object) -> None:
-            raise RuntimeError("full")
-
-        memories.remember = fails  # type: ignore[method-assign, assignment]
-        await app.ask(ANN, "Good morning to you", session_id="s")
-        await app.upkeep.drain()
-        again = await app.ask(ANN, "When does the roofer come?", session_id="s")
-
-    assert "3 March" not in again.text
-
-
-@pytest.mark.requirement("D14")
-async def test_staleness_of_zero_is_off() -> None:
-    async with gone_stale(stale_after=timedelta(0)) as app:
-        reply = await app.ask(ANN, "When does the roofer come?", session_id="s")
-        found = await remembered(app, kinds=[MemoryKind.EPISODE])
-
-    assert "3 March" in reply.text
-    assert found == []
