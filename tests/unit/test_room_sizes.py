@@ -34,7 +34,7 @@ LIMITS = {
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
-    "upkeep": 2200,  # labels of a model that are checked, not believed; stale stretches that outlive a process
+    "upkeep": 2250,  # labels of a model that are checked, not believed; stale stretches that outlive a process
     "wiring": 1850,  # models opened when a request names them; models that a caller gives, which were read in app.py
     CONSOLE: 15050,  # a choice of the model; attachments; people
     STORE_SCRIPTS: 960,  # attachments are counted and copied

@@ -219,6 +219,24 @@ async def test_what_a_process_left_is_captured_by_the_next_one(
     assert "3 March" not in again.text
 
 
+async def test_what_a_closing_process_gives_up_is_captured_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, hang = f"sqlite:///{tmp_path}/chat.db", Hang()
+    monkeypatch.setattr("tenuto.wiring.chat.LAST_WORK", timedelta(0))
+    small = ScriptedModel(Fail(), Fail(), [hang, Fail()])
+    models = {"main": ScriptedModel("Fine."), "small": small}
+    async with gone_stale(store=store, models=models, model="main", summarizer_model="small") as app:
+        await app.ask(ANN, HELLO, session_id="s")
+        await hang.reached.wait()
+    async with tenuto.open(store, clock=FakeClock(), **SETTINGS) as app:
+        await app.ask(ANN, HELLO, session_id="another")
+        found = await episodes(app)
+
+    assert small.cancelled == 1
+    assert [(one.session_id, one.mentions) for one in found] == [("s", 1)]
+
+
 async def test_a_capture_that_was_stored_and_not_settled_is_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     async with gone_stale() as app:
         memories = await app.memories()
