@@ -282,7 +282,7 @@ async def test_a_session_that_is_gone_leaves_no_episode(anew: bool) -> None:
 @pytest.mark.parametrize("captured", [None, True, False])
 async def test_a_stale_group_is_one_episode_of_the_chat_unless_it_is_switched_off(captured: bool | None) -> None:
     """For the chat alone, and not its members; what they say of themselves is another setting."""
-    given = {} if captured is None else {"capture_group_memory": captured}
+    given: dict[str, Any] = {} if captured is None else {"capture_group_memory": captured}
     async with gone_stale(GROUP, **given) as app:
         await app.ask(replace(GROUP, user="bob"), HELLO, session_id="s")
         found = await episodes(app, GROUP)
