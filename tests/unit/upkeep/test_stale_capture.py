@@ -29,7 +29,7 @@ pytestmark = pytest.mark.requirement("D9", "D10", "D11", "D12", "D13", "T15")
 
 ROOF = "The roof of the barn leaks near the chimney."
 ROOFER = "The roofer comes on 3 March at nine."
-HELLO = "Good morning to you"
+HELLO = "Hello!"
 GROUP = Scope(tenant="acme", user="ann", channel="lark", chat="team")
 SETTINGS: dict[str, Any] = {"embedder": "none", "on_missing": "adopt", "stale_after": timedelta(hours=48)}
 
