@@ -34,6 +34,16 @@ GROUP = Scope(tenant="acme", user="ann", channel="lark", chat="team")
 SETTINGS: dict[str, Any] = {"embedder": "none", "on_missing": "adopt", "stale_after": timedelta(hours=48)}
 
 
+@pytest.fixture(autouse=True)
+def no_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that a new process begins by itself would capture in its own time."""
+
+    async def rest(_: MemorySweep) -> None:
+        pass
+
+    monkeypatch.setattr(MemorySweep, "sweep_if_due", rest)
+
+
 async def episodes(app: Tenuto, scope: Scope = ANN) -> list[Memory]:
     await app.upkeep.drain()
     return list(await (await app.memories()).list(scope, kinds=[MemoryKind.EPISODE]))
