@@ -7,10 +7,11 @@ leaves out a part of its sentence, or does not say whose fact it is, is kept as 
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from unicodedata import normalize
 
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from tenuto.model.memory import MAX_SUBJECT
 from tenuto.model.parameters import AnswerSchema
 from tenuto.model.prompt import Language
+from tenuto.model.values import Json
 from tenuto.recall.lexical import split_sentences, terms
 from tenuto.upkeep.quotes import LONGEST, MOST, quotable_sentences
 
@@ -25,7 +27,8 @@ from tenuto.upkeep.quotes import LONGEST, MOST, quotable_sentences
 _REQUEST_CHARACTERS: Final = 8_000
 _MESSAGE_TOKENS: Final = 1_000
 _MOST_TOKENS: Final = 4_000
-_OBJECT: Final = re.compile(r"\{.*\}", re.DOTALL)
+# Some models write the call that they should make, or say something before and behind their answer.
+_ANSWER: Final = re.compile(r'\{\s*"messages"\s*:')
 _HEADING: Final = {Language.ENGLISH: "Message {number}:", Language.CHINESE: "消息 {number}："}
 _AGAIN: Final = {
     Language.ENGLISH: "Answer with nothing but JSON of the form above, and name every message.",
@@ -72,7 +75,7 @@ class CapturedNote(msgspec.Struct, frozen=True):
     start: int = -1
 
 
-class _Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Claim(msgspec.Struct, frozen=True):
     """A note as a model fills it in."""
 
     quote: str
@@ -90,12 +93,12 @@ class _Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.kind == "request" or self.about == "other" or not self.lasting
 
 
-class _MessageClaims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _MessageClaims(msgspec.Struct, frozen=True):
     message: int
     notes: list[_Claim]
 
 
-class _Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Claims(msgspec.Struct, frozen=True):
     messages: list[_MessageClaims]
 
 
@@ -103,7 +106,7 @@ class _UncheckedClaims(msgspec.Struct, frozen=True):
     """As `_MessageClaims`, to be read one note at a time: one that is none does not spoil the others."""
 
     message: int
-    notes: list[msgspec.Raw]
+    notes: list[Any]
 
 
 class _UncheckedAnswer(msgspec.Struct, frozen=True):
@@ -115,6 +118,7 @@ def _strict_schema() -> AnswerSchema:
     (reference,), definitions = msgspec.json.schema_components([_Claims], ref_template="#/$defs/{name}")
     for each in definitions.values():
         each["required"] = list(each["properties"])
+        each["additionalProperties"] = False
         for unneeded in ("title", "description"):
             each.pop(unneeded, None)
         for field in each["properties"].values():
@@ -173,25 +177,26 @@ def read_notes(answer: str, texts: Sequence[str]) -> list[list[CapturedNote] | N
     nothing in, or calls a request or passing, is left out for good. A note under the number of another message is
     one on the message that holds its quotation, if there is but one.
     """
-    match = _OBJECT.search(answer)
+    match = _ANSWER.search(answer)
+    if match is None:
+        return None
     try:
-        entries = msgspec.json.decode(match[0], type=_UncheckedAnswer, strict=False).messages if match else None
-    except msgspec.DecodeError:
-        entries = None
-    if entries is None:
+        value, _ = json.JSONDecoder().raw_decode(answer, match.start())
+        entries = msgspec.convert(value, _UncheckedAnswer, strict=False).messages
+    except (ValueError, RecursionError):
         return None
     sources = [_Source(text) for text in texts]
     results: list[list[CapturedNote] | None] = [None] * len(texts)
     for entry in entries:
         own = entry.message - 1 if 1 <= entry.message <= len(texts) else None
         is_understood = not entry.notes
-        for raw in entry.notes[:MOST]:
-            claim = _read_claim(raw)
+        for value in entry.notes[:MOST]:
+            claim = _read_claim(value)
             if claim is None:
                 continue
             at = _find_source(sources, claim.quote, own)
             note = sources[at].note(claim) if at is not None and not claim.is_transient else None
-            is_understood |= claim.is_transient or (note is not None and at == own)
+            is_understood |= at == own and (claim.is_transient or note is not None)
             if at is not None and note is not None:
                 results[at] = _with_note(results[at] or [], note)
         if own is not None and is_understood:
@@ -199,13 +204,11 @@ def read_notes(answer: str, texts: Sequence[str]) -> list[list[CapturedNote] | N
     return results
 
 
-def _read_claim(raw: msgspec.Raw) -> _Claim | None:
+def _read_claim(value: Json) -> _Claim | None:
     """One note of an answer. Fields of the model's own do no harm; labels that it leaves out have their defaults."""
     try:
-        fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-        known = {name: fields[name] for name in _Claim.__struct_fields__ if name in fields}
-        return msgspec.json.decode(msgspec.json.encode(known), type=_Claim, strict=False)
-    except msgspec.DecodeError:
+        return msgspec.convert(value, _Claim, strict=False)
+    except msgspec.ValidationError:
         return None
 
 

@@ -114,16 +114,25 @@ def test_a_note_is_the_users_sentence_and_its_labels_count_as_far_as_the_quotati
         pytest.param(claim("the"), id="nothing said"),
         pytest.param(claim(BOLOGNA, kind="secret"), id="no kind"),
         pytest.param({"text": BOLOGNA}, id="no note"),
+        pytest.param(BOLOGNA, id="a text"),
+        pytest.param(claim("I live in Rome.", lasting=False), id="invented and passing"),
     ],
 )
-def test_what_the_user_did_not_say_is_refused_and_the_message_quoted(note: dict[str, Any]) -> None:
+def test_what_the_user_did_not_say_is_refused_and_the_message_quoted(note: Any) -> None:
     assert read_notes(answer([note]), [BOLOGNA]) == [None]
 
 
 @pytest.mark.parametrize("text", ["", "I noted it.", "[]", '{"memories": []}', '{"messages": 7}', '{"messages": [{"n'])
 def test_what_is_no_answer_is_told_from_one_without_notes(text: str) -> None:
     assert read_notes(text, [BOLOGNA]) is None
-    assert read_notes(f"```json\n{answer([])}\n```", [BOLOGNA]) == [[]]
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["```json\n{}\n```", '{{"name": "notes", "arguments": {}}}', "I chose {{nothing}} else: {} That is all {{:}}."],
+)
+def test_an_answer_is_found_in_what_a_model_writes_around_it(written: str) -> None:
+    assert read_notes(written.format(answer([])), [BOLOGNA]) == [[]]
 
 
 def texts(notes: list[list[CapturedNote] | None] | None) -> list[list[str] | None]:
