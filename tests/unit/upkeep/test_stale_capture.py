@@ -234,9 +234,12 @@ async def test_what_a_closing_process_gives_up_is_captured_by_the_next_one(
 ) -> None:
     store, hang = f"sqlite:///{tmp_path}/chat.db", Hang()
     monkeypatch.setattr("tenuto.wiring.chat.LAST_WORK", timedelta(0))
-    small = ScriptedModel(Fail(), Fail(), [hang, Fail()])
+    hang.release.set()
+    small = ScriptedModel([hang, Fail()])
     models = {"main": ScriptedModel("Fine."), "small": small}
     async with gone_stale(store=store, models=models, model="main", summarizer_model="small") as app:
+        hang.release.clear()
+        hang.reached.clear()
         await app.ask(ANN, HELLO, session_id="s")
         await hang.reached.wait()
     async with tenuto.open(store, clock=FakeClock(), **SETTINGS) as app:
