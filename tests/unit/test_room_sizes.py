@@ -35,7 +35,7 @@ LIMITS = {
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 2250,  # labels of a model that are checked, not believed; stale stretches that outlive a process
-    "wiring": 1850,  # models opened when a request names them; models that a caller gives, which were read in app.py
+    "wiring": 1860,  # models opened when a request names them; models that a caller gives; what a daily sweep captures
     CONSOLE: 15050,  # a choice of the model; attachments; people
     STORE_SCRIPTS: 960,  # attachments are counted and copied
     TOP: 1500,  # background tasks, caches and pauses, once; `ask` and `scope`; when closing ends; people
