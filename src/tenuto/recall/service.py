@@ -475,7 +475,7 @@ class Memories:
         if not self.embedder.ready:
             self._warm()
             return [None] * len(texts)
-        return await self.embedder.embed(scope, texts) or [None] * len(texts)
+        return await self.embedder.embed_later(scope, texts) or [None] * len(texts)
 
     async def _trim(self, scope: Scope, owner: OwnerMemories, change_log: MutableSequence[str]) -> None:
         """Remove the oldest memories above the limit of an owner; preferences stay."""
