@@ -77,7 +77,8 @@ class CachedEmbedder:
             async with timeout(self._time_limit):
                 vectors = await self._embed_cached(scope, texts)
         except (Unavailable, TimeoutError) as error:
-            return self._rest_after(error)
+            self._rest_after(error)
+            return None
         self._rests_until, self.ready = None, True
         return vectors
 
@@ -89,7 +90,8 @@ class CachedEmbedder:
             async with timeout(_BULK_LIMITS * self._time_limit):
                 vectors = await self._embed_cached(scope, texts, bulk=True)
         except (Unavailable, TimeoutError) as error:
-            return self._rest_after(error)
+            self._rest_after(error)
+            return None
         self._rests_until, self.ready = None, True
         return vectors
 
