@@ -17,7 +17,7 @@ from tenuto.app import Tenuto
 from tenuto.errors import TenutoError
 from tenuto.llm import Hang, ScriptedModel
 from tenuto.llm.scripted import Fail, Say
-from tenuto.model import NewSession, Page, Truncation
+from tenuto.model import NewSession, Page, Scope, Truncation
 from tenuto.model.memory import MemoryQuery
 from tenuto.model.prompt import Kind
 from tenuto.recall.embedding import CachedEmbedder
@@ -111,6 +111,18 @@ async def test_what_was_said_is_found_in_the_next_session_at_once(way: str) -> N
             found = [one.text for one in await memories.list(ANN)]
 
     assert any(BOLOGNA in text for text in found)
+
+
+async def test_what_was_said_at_one_door_is_found_at_another_at_once() -> None:
+    """Of one person, whose users are linked; it stays with the user that said it."""
+    async with opened() as (app, memories):
+        await app.people.link(ANN, "ann@lark", by="otto")
+        await app.ask(ANN, BOLOGNA)
+        reply = await app.ask(Scope(tenant=ANN.tenant, user="ann@lark"), "Where do I live?")
+        stored = [one.memory.text async for one in memories.stored(ANN)]
+
+    assert BOLOGNA in reply.text
+    assert stored == [BOLOGNA]
 
 
 async def test_what_is_forgotten_does_not_come_back_with_what_was_said_before() -> None:
