@@ -105,6 +105,9 @@ class FollowUpRecorder:
 
     ended: list[TurnEnded] = field(default_factory=list)
 
+    def hear(self, turn: TurnEnded) -> None:
+        pass
+
     def follow(self, turn: TurnEnded) -> None:
         self.ended.append(turn)
 

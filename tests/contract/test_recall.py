@@ -10,6 +10,7 @@ import pytest
 from tenuto.model import Scope
 from tenuto.model.memory import Memory, MemoryKind
 from tenuto.ports import Store
+from tenuto.recall.unread_marks import ReadThrough, claim_marks, is_claimed, set_mark
 from tests.clock import FakeClock
 from tests.letter_memories import LetterEmbedder, memories_over, memory_texts, search_texts
 from tests.samples import ANN, ANN_ELSEWHERE, BOB, EVE, SENT_AT
@@ -108,3 +109,30 @@ async def test_vectors_of_two_embedders_never_mix_and_missing_ones_are_added(sto
     assert by_words == [PEANUTS]
     assert other.asked == [PEANUTS]
     assert await search_texts(second, ANN, "stun a pea") == [PEANUTS]
+
+
+@pytest.mark.requirement("D13")
+async def test_what_is_to_be_read_for_memories_is_known_to_every_process_and_claimed_by_one(store: Store) -> None:
+    """A mark that is set while a session is read outlives the reading."""
+    clock = FakeClock()
+    one, other = memories_over(store, clock), memories_over(store, clock)
+    await one.add(ANN, BOLOGNA)
+
+    marked = (await one.change_marks(ANN, set_mark("s", clock(), isolated=False))).unread["s"]
+    claims = await asyncio.gather(
+        *(each.change_marks(ANN, claim_marks(["s"], f"{each}", clock())) for each in (one, other))
+    )
+    reader = claims[0].unread["s"].reader
+    again = (await other.change_marks(ANN, set_mark("s", clock(), isolated=False))).unread["s"]
+    await one.remember(ANN, [], {"s": ReadThrough(4, marked.number)})
+    kept = await one.last_log(ANN)
+    await other.remember(ANN, [], {"s": ReadThrough(6, again.number)})
+    ends = await memories_over(store, clock).last_log(ANN)
+
+    assert {claim.unread["s"].reader for claim in claims} == {reader}
+    assert is_claimed(claims[0].unread["s"], "a third one", clock())
+    assert not is_claimed(claims[0].unread["s"], "a third one", clock() + timedelta(hours=1))
+    assert again.number > marked.number
+    assert (kept.unread["s"].number, kept.captured) == (again.number, {"s": 4})
+    assert (ends.unread, ends.captured) == ({}, {"s": 6})
+    assert await memory_texts(other, ANN) == {BOLOGNA}

@@ -16,7 +16,7 @@ LIMITS = {
     "access": 1100,  # which users are one person: links, codes and claims, in one file
     "assistants": 3600,  # what the experts of a legal question did not get
     "channels": 1500,  # pictures and files of messages, which are downloaded
-    "chat": 6400,  # models by name; demanded forms; parameters; why an answer ended; thoughts, items; pictures
+    "chat": 6420,  # models by name; demanded forms; parameters; why an answer ended; thoughts; pictures; what is heard
     "cli": 6700,  # attachments; people
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4150,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
@@ -27,14 +27,14 @@ LIMITS = {
     "model": 6150,  # attachments, their types and bombs; parameters and their ranges; thoughts; status of workers
     "ports": 1150,  # telemetry: spans of agents and tools, models that are observed
     "privacy": 10500,  # thoughts, items, calls that are answers; erasing all identities of a person
-    "recall": 3300,  # the memories of several identities as one copy; stale stretches; what a note replaces
+    "recall": 3700,  # several identities as one copy; texts embedded together; marks of what is unread or stale
     "server": 17300,  # attachments, in the forms of A2A and MCP as well; apps; Anthropic; rates of all; workers; people
     "sessions": 5100,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 750,  # where apps name sessions and users
     "stores": 15200,  # attachments: what a step adds and removes, entries of their own, read one at a time
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
-    "upkeep": 2250,  # labels of a model that are checked, not believed; stale stretches that outlive a process
+    "upkeep": 2700,  # captures at pauses, claimed, found again after a kill; labels that are checked; stale stretches
     "wiring": 1860,  # models opened when a request names them; models that a caller gives; what a daily sweep captures
     CONSOLE: 15050,  # a choice of the model; attachments; people
     STORE_SCRIPTS: 960,  # attachments are counted and copied

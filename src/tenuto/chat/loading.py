@@ -48,7 +48,8 @@ from tenuto.model.turn import trace_id
 from tenuto.model.values import Value
 from tenuto.recall.dates import date_terms, read_query
 from tenuto.recall.lexical import terms
-from tenuto.recall.service import Memories, PreparedSearch, RecallResult
+from tenuto.recall.prepared_search import PreparedSearch, RecallResult
+from tenuto.recall.service import Memories
 from tenuto.sessions import fresh_id
 from tenuto.sessions.lease import release_on_error
 
@@ -373,7 +374,8 @@ def start_recall(memories: Memories | None, choice: Choice) -> asyncio.Task[Prep
         return None
     if not memories.policy.covers(choice.scope):
         return None
-    return asyncio.create_task(memories.prepare(choice.scope, choice.request.question), name="tenuto recall")
+    preparing = memories.prepare(choice.scope, choice.request.question, choice.request.session_id)
+    return asyncio.create_task(preparing, name="tenuto recall")
 
 
 async def finish_recall(
@@ -393,6 +395,10 @@ async def finish_recall(
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
             prepared = await asyncio.shield(recalling)
+            # A memory of this talk that stands in its window is not shown again.
+            searches = bool(question) and prepared.has_any(lambda one: not _is_in_window(one, turn))
+            if searches:
+                await prepared.embed()
         query = MemoryQuery(
             text=question,
             limit=_MEMORIES_LOOKED_AT,
@@ -400,7 +406,7 @@ async def finish_recall(
             persona=persona,
             talk=tuple([message.text for message in inputs.history[-_MESSAGES_BEFORE:] if message.text]),
         )
-        result = await prepared.search(query) if question else RecallResult((), degraded=False)
+        result = await prepared.search(query) if searches else RecallResult((), degraded=False)
     except Exception as error:
         # Whatever fails here, the conversation goes on without memories.
         _log.warning("recall failed: %s", type(error).__name__)
@@ -416,7 +422,7 @@ async def finish_recall(
         hits=tuple(hits[:_MEMORIES_IN_PROMPT]),
         preferences=quote_preferences(preferences),
         # Nothing is missing where the search would have found no vector to compare the question with.
-        degraded=result.degraded and prepared.has_vectors,
+        degraded=(result.degraded and prepared.has_vectors) or not prepared.complete,
     )
 
 

@@ -70,6 +70,8 @@ from tenuto.sessions.titles import with_fallback_title
 
 # The part of its budget that a prompt may fill before it is compressed, whatever a request says.
 _MOST_FULL: Final = 0.95
+# How long an answer waits until it is stored that there is something to remember.
+_HEARING_SECONDS: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -139,12 +141,17 @@ async def _answer_and_store(deps: ChatDeps, context: TurnContext, steps: StepTim
         AssistantFailed: code of the assistant, or of a model that a program gave, raised something of its own.
     """
     work = Answering.of(deps, context, steps, sink)
+    turn = context.turn
+    # Also of a turn that fails: what was said in it is remembered.
+    hearing = deps.follow_up.hear(context.to_turn_ended(turn.session, log_tail=turn.window)) if turn else None
     try:
         async with LeaseRenewal(deps.sessions, context.turn):
             if context.turn is not None and context.turn.stale_before:
                 await deps.follow_up.note_stale(context.to_turn_ended(context.turn.session))
             with _agent_span(deps, work):
                 await answer(deps, work)
+        if hearing is not None:
+            await asyncio.wait({hearing}, timeout=_HEARING_SECONDS)
         outcome = await store(deps, work)
     except BaseException as error:
         # Also on cancellation: the user message stays, and the same key resumes.

@@ -39,7 +39,8 @@ from tenuto.settings import read_settings
 
 # The index and its embedder take a while to load, and help needs neither.
 if TYPE_CHECKING:
-    from tenuto.recall.service import Memories, RecallResult
+    from tenuto.recall.prepared_search import RecallResult
+    from tenuto.recall.service import Memories
     from tenuto.upkeep.memory_audit import MemoryAudit
 
 _Answer = TypeVar("_Answer")
@@ -334,7 +335,7 @@ async def _export(app: Tenuto, scope: Scope) -> list[JsonObject]:
     """Every memory as JSON, without what the policy keeps out of exports."""
     from tenuto.model.privacy import Sink
     from tenuto.privacy.json_texts import Slot
-    from tenuto.recall.service import next_cursor
+    from tenuto.recall.cursors import next_cursor
     from tenuto.recall.views import MemoryView
 
     memories, cursor, memories_so_far = await app.memories(), None, list[Memory]()

@@ -81,7 +81,7 @@ async def whole_memory_id(memories: Memories, scope: Scope, text: str) -> str:
     """The id of the memory that is meant."""
 
     async def newest() -> AsyncIterator[tuple[str, str]]:
-        from tenuto.recall.service import next_cursor
+        from tenuto.recall.cursors import next_cursor
 
         cursor = None
         while True:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tenuto.model.generation import ToolSpec
     from tenuto.model.memory import Memory, MemoryKind, MemoryQuery
     from tenuto.model.values import JsonObject
-    from tenuto.recall.service import RecallResult
+    from tenuto.recall.prepared_search import RecallResult
     from tenuto.sessions import AppendRequest, TurnRequest
     from tenuto.sessions.transfer import ExportedSession
 

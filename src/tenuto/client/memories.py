@@ -10,7 +10,7 @@ from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery, MemoryScores
 from tenuto.model.values import JsonObject
-from tenuto.recall.service import RecallResult
+from tenuto.recall.prepared_search import RecallResult
 
 
 class RemoteMemories:

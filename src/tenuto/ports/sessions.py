@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from asyncio import Task
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -203,7 +204,14 @@ class TraceStore(Protocol):
 
 
 class TurnFollowUp(Protocol):
-    """Work after a turn: titles, summaries, and the release of a lease after an outage of the store."""
+    """Work after a turn: titles, summaries, memories, and the release of a lease after an outage of the store."""
+
+    def hear(self, turn: TurnEnded) -> Task[None] | None:
+        """Note what the user has said in a turn that has begun, whether or not it will be answered.
+
+        Returns what stores that it is yet to be remembered, if the store does not say so already; it raises nothing.
+        """
+        ...
 
     async def note_stale(self, turn: TurnEnded) -> None:
         """Note, before the answer, what became stale with a turn; it raises nothing that would hinder the turn."""

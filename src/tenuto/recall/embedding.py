@@ -1,21 +1,24 @@
 """An embedder within a time limit: it rests after a failure, so that turns do not wait, and caches vectors.
 
-Bulk work reaches it piece by piece, one piece at a time in all: the question of a turn waits for one piece at most, and
-work whose caller is gone ends with the piece under way.
+Bulk work, captures among it, reaches it piece by piece, one piece at a time in all, and texts of several callers share
+a piece. The question of a turn waits for one piece at most, and work whose caller is gone ends with the piece under
+way.
 """
 
 from __future__ import annotations
 
 import logging
 from array import array
-from asyncio import Lock, timeout
-from collections.abc import Iterator, Sequence
+from asyncio import Future, Task, gather, get_running_loop, timeout
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from math import hypot
 from operator import mul
 from typing import Final, NamedTuple, TypeAlias
 
+from tenuto.background import run_in_background
 from tenuto.errors import Unavailable
 from tenuto.lru_cache import LruCache
 from tenuto.model import Scope
@@ -30,6 +33,8 @@ EMBEDDED_CHARACTERS: Final = 1_000
 _PIECE_CHARACTERS: Final = 2 * EMBEDDED_CHARACTERS
 _PIECE_TEXTS: Final = 8
 _REMOTE_PIECE: Final = 64
+_BULK_LIMITS: Final = 10
+"""How many times the time limit of a turn bulk work takes at most, what it waits for other bulk work included."""
 _MOST_VECTORS: Final = 2_048
 _LIFE: Final = timedelta(minutes=10)
 """How long an unused vector is cached. The next text evicts it: an idle process keeps it, even after another process
@@ -48,7 +53,8 @@ class CachedEmbedder:
         self._vectors = LruCache[bytes, _CachedVector](_MOST_VECTORS)
         self._generation = 0
         self._rests_until: datetime | None = None
-        self._bulk = Lock()
+        self._bulk: deque[_BulkText] = deque()
+        self._embedding_bulk: Task[None] | None = None
         # Weights on this machine take a second or more to load; a provider is always there.
         self.ready = embedder.remote
 
@@ -63,18 +69,35 @@ class CachedEmbedder:
         return self._embedder.remote
 
     async def embed(self, scope: Scope, texts: Sequence[str]) -> list[Vector] | None:
-        """The vectors of the texts' beginnings; `None` if the embedder rests, fails or takes too long."""
+        """The vectors of the texts' beginnings, for a turn that waits; `None` if the embedder rests, fails or takes too
+        long."""
         if self._resting:
             return None
         try:
             async with timeout(self._time_limit):
-                vectors = await self._embed_cached(scope, [text[:EMBEDDED_CHARACTERS] for text in texts])
+                vectors = await self._embed_cached(scope, texts)
         except (Unavailable, TimeoutError) as error:
-            _log.warning("embedder %s failed, ranking by words alone: %s", self._embedder.name, type(error).__name__)
-            self._rests_until = self._clock() + _REST
+            self._rest_after(error)
             return None
         self._rests_until, self.ready = None, True
         return vectors
+
+    async def embed_later(self, scope: Scope, texts: Sequence[str]) -> list[Vector] | None:
+        """As `embed`, behind the questions of turns, and with time for the work before it."""
+        if self._resting:
+            return None
+        try:
+            async with timeout(_BULK_LIMITS * self._time_limit):
+                vectors = await self._embed_cached(scope, texts, bulk=True)
+        except (Unavailable, TimeoutError) as error:
+            self._rest_after(error)
+            return None
+        self._rests_until, self.ready = None, True
+        return vectors
+
+    def _rest_after(self, error: Exception) -> None:
+        _log.warning("embedder %s failed, ranking by words alone: %s", self._embedder.name, type(error).__name__)
+        self._rests_until = self._clock() + _REST
 
     async def warm(self) -> None:
         """Load what the embedder needs, however long it takes; it is `ready` afterwards, unless it fails."""
@@ -105,12 +128,31 @@ class CachedEmbedder:
         return [_mean([(len(chunk), next(vectors)) for chunk in each]) for each in chunks]
 
     async def _embed_bulk(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed piece by piece; a piece of another caller, or the question of a turn, may come between two."""
-        vectors: list[Vector] = []
-        for piece in _pieces(texts, remote=self._embedder.remote):
-            async with self._bulk:
-                vectors += await self._embedder.embed(piece)
-        return vectors
+        """Embed piece by piece, with the texts of other callers; the question of a turn may come between two."""
+        loop = get_running_loop()
+        waiting = [_BulkText(text, loop.create_future()) for text in texts]
+        self._bulk.extend(waiting)
+        if self._embedding_bulk is None:
+            self._embedding_bulk = run_in_background(self._embed_pieces(), "embedder")
+        return await gather(*[one.vector for one in waiting])
+
+    async def _embed_pieces(self) -> None:
+        """Embed what waits until nothing does; callers that are gone have cancelled their texts."""
+        piece: list[_BulkText] = []
+        try:
+            while piece := _take_piece(self._bulk, remote=self._embedder.remote):
+                try:
+                    vectors = await self._embedder.embed([one.text for one in piece])
+                except Exception as error:
+                    _fail(piece, error)
+                    continue
+                for one, vector in zip(piece, vectors, strict=True):
+                    if not one.vector.done():
+                        one.vector.set_result(vector)
+        finally:
+            self._embedding_bulk = None
+            # Only where the loop ends.
+            _fail([*piece, *self._bulk], Unavailable("embedder", "was closed"))
 
     @property
     def _resting(self) -> bool:
@@ -121,15 +163,15 @@ class CachedEmbedder:
         self._generation += 1
         self._vectors.clear()
 
-    async def _embed_cached(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
+    async def _embed_cached(self, scope: Scope, texts: Sequence[str], *, bulk: bool = False) -> list[Vector]:
+        texts = [text[:EMBEDDED_CHARACTERS] for text in texts]
         keys = [_cache_key(scope, text) for text in texts]
         self._evict_expired()
         vectors = {key: entry.vector for key in keys if (entry := self._vectors.peek(key)) is not None}
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
         generation = self._generation
         if missing:
-            few = len(missing) <= _PIECE_TEXTS
-            embed = self._embedder.embed if few else self._embed_bulk
+            embed = self._embed_bulk if bulk or len(missing) > _PIECE_TEXTS else self._embedder.embed
             vectors.update(zip(missing, await embed(list(missing.values())), strict=True))
         if len({len(vector) for vector in vectors.values()}) > 1:
             # The embedder returns another model's vectors under the same name.
@@ -151,6 +193,13 @@ class CachedEmbedder:
             self._vectors.drop_oldest()
 
 
+class _BulkText(NamedTuple):
+    """A text of bulk work, and its vector to come."""
+
+    text: str
+    vector: Future[Vector]
+
+
 class _CachedVector(NamedTuple):
     """The vector of a text, and when it was last used."""
 
@@ -170,18 +219,26 @@ def _chunks(text: str) -> Iterator[str]:
         yield text[start : start + EMBEDDED_CHARACTERS]
 
 
-def _pieces(texts: Sequence[str], *, remote: bool) -> Iterator[list[str]]:
+def _take_piece(waiting: deque[_BulkText], *, remote: bool) -> list[_BulkText]:
     """Texts that are embedded at once: few enough that a question behind them does not wait."""
-    piece: list[str] = []
-    for text in texts:
-        limit = _REMOTE_PIECE if remote else _PIECE_TEXTS
-        full = len(piece) >= limit or (not remote and sum(map(len, piece)) + len(text) > _PIECE_CHARACTERS)
-        if piece and full:
-            yield piece
-            piece = []
-        piece.append(text)
-    if piece:
-        yield piece
+    piece: list[_BulkText] = []
+    characters, limit = 0, _REMOTE_PIECE if remote else _PIECE_TEXTS
+    while waiting and len(piece) < limit:
+        characters += len(waiting[0].text)
+        if piece and not remote and characters > _PIECE_CHARACTERS:
+            break
+        one = waiting.popleft()
+        if one.vector.done():
+            characters -= len(one.text)
+        else:
+            piece.append(one)
+    return piece
+
+
+def _fail(texts: Iterable[_BulkText], error: Exception) -> None:
+    for one in texts:
+        if not one.vector.done():
+            one.vector.set_exception(error)
 
 
 def _mean(parts: Sequence[tuple[int, Vector]]) -> Vector:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable
 from operator import mul
@@ -70,7 +69,7 @@ class Merge:
             return
         # Announced in any case: a process that stored one of them may have died before it did so.
         self.changed_ids += [one.memory.id for one in self._new]
-        results = await asyncio.gather(*[self._records.add(self._scope, one.memory, one.vector) for one in self._new])
+        results = await self._records.add_all(self._scope, [(one.memory, one.vector) for one in self._new])
         new, self._new = self._new, []
         by_id = {one.id: one for one in results if one is not None}
         for one in new:

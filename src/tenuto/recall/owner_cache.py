@@ -25,6 +25,7 @@ from tenuto.ports import Clock
 from tenuto.recall.embedding import Vector
 from tenuto.recall.lexical import terms
 from tenuto.recall.records import MemoryLog, MemoryRecords
+from tenuto.recall.unread_marks import ChangeMarks, ReadThrough
 
 if TYPE_CHECKING:
     from tenuto.recall.index import MemoryIndex
@@ -83,13 +84,33 @@ class OwnerCache:
             self._weigh(key, owner)
 
     async def announce(
-        self, scope: Scope, owner: OwnerMemories, memory_ids: Sequence[str], progress: tuple[str, int] | None = None
+        self,
+        scope: Scope,
+        owner: OwnerMemories,
+        memory_ids: Sequence[str],
+        progress: Mapping[str, ReadThrough] | None = None,
     ) -> None:
         """Tell other processes of changes that this copy has; the caller holds its lock."""
         log = await self._records.log_change(scope, owner.log, memory_ids, progress)
         # With a change of another process in between, the next load reads both.
         if owner.log.is_continued_by(log):
             owner.log = log
+
+    async def change_marks(self, scope: Scope, change: ChangeMarks) -> MemoryLog:
+        """Change the marks of unread sessions, for which no memories need be loaded; returns the log with that."""
+        owner = self._owners.peek(owner_key(scope))
+        if owner is None or owner.loaded_at is None:
+            return await self._records.change_marks(scope, MemoryLog(), change)
+        async with owner.lock:
+            log = await self._records.change_marks(scope, owner.log, change)
+            if owner.log.is_continued_by(log):
+                owner.log = log
+            return log
+
+    def last_log(self, scope: Scope) -> MemoryLog:
+        """The log of an owner as this process knows it."""
+        owner = self._owners.peek(owner_key(scope))
+        return owner.log if owner is not None else MemoryLog()
 
     async def search(self, owner: OwnerMemories, query: MemoryQuery, vector: Vector | None) -> tuple[MemoryHit, ...]:
         """Search a copy; a large one in a thread."""
@@ -244,6 +265,10 @@ class OwnerMemories:
     def weight(self) -> int:
         """What the copy counts in the bound of all copies."""
         return len(self.memories) + 1
+
+    def has_any_but(self, session_id: str | None) -> bool:
+        """Whether there are memories of other sessions than this one, or of none."""
+        return any(one.session_id != session_id for one in self.memories.values())
 
     def fill(self, memories: dict[str, Memory], vectors: Mapping[str, Vector | None]) -> None:
         """Take these in place of all others; of vectors of several lengths, the most frequent count."""

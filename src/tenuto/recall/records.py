@@ -18,18 +18,20 @@ import msgspec
 from msgspec.structs import replace
 
 from tenuto.compare_and_set import update, write_if_unchanged
-from tenuto.errors import StateCorrupt
+from tenuto.errors import StateCorrupt, VersionConflict
 from tenuto.model import Scope, StateChange, StateEntry
 from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS, Memory
 from tenuto.model.values import Json
 from tenuto.ports import StateStore
 from tenuto.recall.embedding import Vector
+from tenuto.recall.unread_marks import ChangeMarks, ReadThrough, UnreadMark, remove_marks
 
 # How many memories the log names: a process further behind loads everything. Each turn reads the log, so it is short.
 _MOST_NAMES: Final = 32
 # Sessions whose last captured message the log knows.
 _MOST_SESSIONS: Final = 100
 _PAGE: Final = 500
+_ADDED_AT_ONCE: Final = 100
 _log = logging.getLogger(__name__)
 
 
@@ -37,12 +39,13 @@ class MemoryLog(msgspec.Struct, frozen=True):
     """The log of an owner's changes as it is known; `version` is that of its row.
 
     `changes` are the ids of the last changes, `captured` is the last message of each session that was read for
-    memories. A log that was erased and begun anew has another `epoch`.
+    memories, `unread` marks the sessions with more to read. A log that was erased and begun anew has another `epoch`.
     """
 
     epoch: str = ""
     changes: Sequence[Sequence[str]] = ()
     captured: Mapping[str, int] = {}
+    unread: Mapping[str, UnreadMark] = {}
     version: int = 0
 
     def is_continued_by(self, later: MemoryLog) -> bool:
@@ -120,6 +123,34 @@ class MemoryRecords:
         await self._check_vector(scope, memory)
         return stored
 
+    async def add_all(self, scope: Scope, new: Sequence[tuple[Memory, Vector | None]]) -> list[Memory | None]:
+        """As `add` for each, in as few steps as there can be."""
+        stored: list[Memory | None] = []
+        for start in range(0, len(new), _ADDED_AT_ONCE):
+            stored += await self._add_some(scope, new[start : start + _ADDED_AT_ONCE])
+        return stored
+
+    async def _add_some(self, scope: Scope, new: Sequence[tuple[Memory, Vector | None]]) -> list[Memory | None]:
+        rows = [StateChange(key=one.id, value=msgspec.to_builtins(one), if_version=0) for one, _ in new]
+        vectors = [
+            StateChange(key=one.id, value=self._vector_value(one, vector)) for one, vector in new if vector is not None
+        ]
+        # At once: a store that gathers writes makes one of both.
+        writes = [self._state.change_states(scope, MEMORIES, rows)]
+        if vectors:
+            writes.append(self._state.change_states(scope, VECTORS, vectors))
+        try:
+            await asyncio.gather(*writes)
+        except VersionConflict:
+            # Another process has stored one of them.
+            return list(await asyncio.gather(*[self.add(scope, *each) for each in new]))
+        entries = await self._state.read_states(scope, MEMORIES, [one.id for one, _ in new])
+        for (memory, vector), entry in zip(new, entries, strict=True):
+            if entry is None and vector is not None:
+                # It was removed in this moment.
+                await self._state.delete_state(scope, VECTORS, memory.id)
+        return [None if entry is None else msgspec.convert(entry.value, Memory) for entry in entries]
+
     async def write_vector(self, scope: Scope, memory: Memory, vector: Vector | None) -> None:
         """Store the vector of a memory's text, or remove one that does not fit its text any more.
 
@@ -132,10 +163,12 @@ class MemoryRecords:
         await self._check_vector(scope, memory)
 
     async def _put_vector(self, scope: Scope, memory: Memory, vector: Vector) -> None:
+        await self._state.write_state(scope, VECTORS, memory.id, self._vector_value(memory, vector))
+
+    def _vector_value(self, memory: Memory, vector: Vector) -> dict[str, Json]:
         from tenuto.recall.vectors import encode_vector
 
-        value = {"embedder": self._embedder, "of": _digest(memory.text), **encode_vector(vector)}
-        await self._state.write_state(scope, VECTORS, memory.id, value)
+        return {"embedder": self._embedder, "of": _digest(memory.text), **encode_vector(vector)}
 
     async def _check_vector(self, scope: Scope, memory: Memory) -> None:
         """Remove the vector of a memory that is gone."""
@@ -156,30 +189,54 @@ class MemoryRecords:
         await self._state.change_states(scope, VECTORS, removals)
         return sum(await self._state.change_states(scope, MEMORIES, removals))
 
-    async def captured_through(self, scope: Scope, session_id: str) -> int:
-        """The last message of a session that was read for memories; 0 if none is known."""
-        return (await self._read_log(scope)).captured.get(session_id, 0)
+    async def read_log(self, scope: Scope) -> MemoryLog:
+        """The log as it is now."""
+        entry = await self._read_entry(scope)
+        return _decode_log(entry) if entry is not None else MemoryLog()
 
     async def log_change(
-        self, scope: Scope, last: MemoryLog, memory_ids: Sequence[str], progress: tuple[str, int] | None = None
+        self,
+        scope: Scope,
+        last: MemoryLog,
+        memory_ids: Sequence[str],
+        progress: Mapping[str, ReadThrough] | None = None,
     ) -> MemoryLog:
         """Tell other processes which memories changed; returns the log with that.
 
-        `last` is the log as it was last seen, `progress` the last message of a session that was read for memories.
+        `last` is the log as it was last seen, `progress` tells how far sessions were read for memories.
         """
 
         def lengthen(log: MemoryLog) -> MemoryLog:
+            marks = {name: one.mark for name, one in (progress or {}).items() if one.mark}
             return MemoryLog(
                 # In a new epoch every process loads everything: there was no log, or too many names for it.
                 epoch=log.epoch if log.epoch and len(memory_ids) <= _MOST_NAMES else self._new_id(),
                 changes=_newest([*log.changes, memory_ids]),
-                captured=_add_progress(log.captured, progress),
+                captured=_add_progress(log.captured, progress or {}),
+                unread=remove_marks(marks)(log.unread) if marks else log.unread,
             )
 
         result = await update(
-            lambda: self._read_log(scope),
+            lambda: self.read_log(scope),
             lengthen,
             lambda log, longer: self._write_log(scope, longer, log.version),
+            guess=last,
+        )
+        return result.after
+
+    async def change_marks(self, scope: Scope, last: MemoryLog, change: ChangeMarks) -> MemoryLog:
+        """Change the marks of unread sessions; returns the log with that. `last` is the log as it was last seen."""
+
+        def mark(log: MemoryLog) -> MemoryLog | None:
+            marks = change(log.unread)
+            if marks == log.unread:
+                return None
+            return replace(log, epoch=log.epoch or self._new_id(), changes=_newest([*log.changes, ()]), unread=marks)
+
+        result = await update(
+            lambda: self.read_log(scope),
+            mark,
+            lambda log, marked: self._write_log(scope, marked, log.version),
             guess=last,
         )
         return result.after
@@ -187,10 +244,6 @@ class MemoryRecords:
     async def restart_log(self, scope: Scope) -> MemoryLog:
         """Begin the log anew: every process loads everything, which is right at any time, and no id stays in it."""
         return await self._write_log(scope, MemoryLog(epoch=self._new_id()), None)
-
-    async def _read_log(self, scope: Scope) -> MemoryLog:
-        entry = await self._read_entry(scope)
-        return _decode_log(entry) if entry is not None else MemoryLog()
 
     async def _read_entry(self, scope: Scope) -> StateEntry | None:
         """The log as it is stored."""
@@ -202,7 +255,12 @@ class MemoryRecords:
             return None
 
     async def _write_log(self, scope: Scope, log: MemoryLog, if_version: int | None) -> MemoryLog:
-        value = {"epoch": log.epoch, "changes": [list(ids) for ids in log.changes], "captured": dict(log.captured)}
+        value = {
+            "epoch": log.epoch,
+            "changes": [list(ids) for ids in log.changes],
+            "captured": dict(log.captured),
+            "unread": msgspec.to_builtins(log.unread),
+        }
         entry = await self._state.write_state(scope, MEMORY_CHANGES, MEMORY_LOG, value, if_version)
         return replace(log, version=entry.version)
 
@@ -248,12 +306,12 @@ class MemoryRecords:
         return StoredMemory(memory, decode_vector(vector), entry.version)
 
 
-def _add_progress(earlier: Mapping[str, int], progress: tuple[str, int] | None) -> Mapping[str, int]:
-    """How far each session was read, the last one at the end; the oldest leave."""
-    if progress is None:
+def _add_progress(earlier: Mapping[str, int], progress: Mapping[str, ReadThrough]) -> Mapping[str, int]:
+    """How far each session was read, the last ones at the end; the oldest leave."""
+    if not progress:
         return earlier
-    others = [(name, seq) for name, seq in earlier.items() if name != progress[0]]
-    return dict([*others, progress][-_MOST_SESSIONS:])
+    others = [(name, seq) for name, seq in earlier.items() if name not in progress]
+    return dict([*others, *[(name, one.last) for name, one in progress.items()]][-_MOST_SESSIONS:])
 
 
 def _newest(changes: list[Sequence[str]]) -> list[Sequence[str]]:

@@ -6,9 +6,8 @@ changes. Texts are redacted before they are embedded or stored.
 
 from __future__ import annotations
 
-from asyncio import get_running_loop, timeout
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableSequence, Sequence
+from asyncio import gather, get_running_loop, timeout
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableSequence, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -16,27 +15,21 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from tenuto.errors import Conflict, Invalid, InvalidCursor, MemoryNotFound, Unavailable
+from tenuto.errors import Conflict, Invalid, MemoryNotFound, Unavailable
 from tenuto.model import Scope
-from tenuto.model.memory import (
-    MAX_MEMORY,
-    MAX_SUBJECT,
-    Memory,
-    MemoryHit,
-    MemoryKind,
-    MemoryPolicy,
-    MemoryQuery,
-    MemorySource,
-)
+from tenuto.model.memory import MAX_MEMORY, MAX_SUBJECT, Memory, MemoryKind, MemoryPolicy, MemoryQuery, MemorySource
 from tenuto.model.scope import owner_key, owner_scope
 from tenuto.model.values import check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, OwnersOf, StateStore, owner_alone
+from tenuto.recall.cursors import parse_cursor
 from tenuto.recall.embedding import CachedEmbedder, Vector
 from tenuto.recall.merge import Merge
 from tenuto.recall.owner_cache import OwnerCache, OwnerMemories, is_expired
 from tenuto.recall.person import PersonMemories
-from tenuto.recall.records import MemoryRecords, StoredMemory
+from tenuto.recall.prepared_search import PreparedSearch, RecallResult
+from tenuto.recall.records import MemoryLog, MemoryRecords, StoredMemory
 from tenuto.recall.stale_stretches import StaleStretches
+from tenuto.recall.unread_marks import CatchUp, ChangeMarks, Marks, ReadThrough
 
 Redact: TypeAlias = Callable[[Scope, str], Awaitable[str | None]]
 """A text as it may be remembered; `None` if it may not be."""
@@ -49,6 +42,8 @@ _TRIES: Final = 5
 # How long a search waits for memories and then for weights that are being loaded: less than a turn waits for its
 # memories, so that the words still find some where this is not enough.
 _LOADING_SECONDS: Final = 1.8
+# How long a search waits for what was said a moment ago.
+_CATCH_UP_SECONDS: Final = 1.0
 _WARM: Final = b"warm"
 _NO_OWNER: Final = (
     "memories belong to a user: name one by X-User-ID over HTTP, by --user at a terminal, by the scope in Python. "
@@ -85,6 +80,8 @@ class Memories:
         self._new_id = new_id
         self._cache = OwnerCache(self._records, clock)
         self._person = PersonMemories(owners_of, self._load)
+        # Set by what captures, if anything does in this process.
+        self.captures: CatchUp | None = None
 
     def now(self) -> datetime:
         """The present moment, as memories count it."""
@@ -113,24 +110,44 @@ class Memories:
         search = await self.prepare(scope, query.text)
         return await search.search(query)
 
-    async def prepare(self, scope: Scope, text: str) -> PreparedSearch:
-        """What can be done for a search before the conversation is known: load the memories, embed the question."""
+    async def prepare(self, scope: Scope, text: str, session_id: str | None = None) -> PreparedSearch:
+        """What can be done for a search before the conversation is known: load the memories, embed the question.
+
+        What was said in other sessions than this one and is not remembered yet is read first. The question is embedded
+        where there are memories of other sessions; those of this one may all be in its prompt.
+        """
         scope = self.check_owner(scope)
         loop = get_running_loop()
         until = loop.time() + _LOADING_SECONDS
         owner = await self._person.load(scope)
+
+        async def embed() -> Vector | None:
+            return await self._embed_question(scope, owner, text, until - loop.time())
+
+        search = PreparedSearch(
+            self._cache, owner, embed if self.embedder is not None and text.strip() else None, self._clock
+        )
+        reading = self._catch_up(scope, session_id)
+        if owner.has_any_but(session_id):
+            search.complete, _ = await gather(reading, search.embed())
+        else:
+            search.complete = await reading
+            if owner.has_any_but(session_id):
+                await search.embed()
+        return search
+
+    async def _embed_question(self, scope: Scope, owner: OwnerMemories, text: str, seconds: float) -> Vector | None:
+        if self.embedder is None:
+            return None
         vectors: list[Vector] | None = None
-        degraded = False
-        if self.embedder is not None and owner.memories and text.strip():
-            if not self.embedder.ready:
-                self._warm()
-                await self._cache.wait(_WARM, max(0.0, until - loop.time()))
-                self._index(scope, owner)
-            if self.embedder.ready:
-                question = await self._redact(scope, text) if self.embedder.remote else text
-                vectors = await self.embedder.embed(scope, [question or ""])
-            degraded = vectors is None or len(owner.embedded) < len(owner.memories)
-        return PreparedSearch(self._cache, owner, vectors[0] if vectors else None, self._clock, degraded=degraded)
+        if not self.embedder.ready:
+            self._warm()
+            await self._cache.wait(_WARM, max(0.0, seconds))
+            self._index(scope, owner)
+        if self.embedder.ready:
+            question = await self._redact(scope, text) if self.embedder.remote else text
+            vectors = await self.embedder.embed(scope, [question or ""])
+        return vectors[0] if vectors else None
 
     async def embed_texts(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
         """Vectors of any texts, whole; those that leave this machine are redacted as memories are.
@@ -172,8 +189,8 @@ class Memories:
             InvalidCursor: the cursor is none of a listing of memories.
         """
         check_int(limit, 1, MAX_PAGE, "limit")
-        behind = _parse_cursor(cursor) if cursor is not None else None
-        owner = await self._person.load(self.check_owner(scope))
+        behind = parse_cursor(cursor) if cursor is not None else None
+        owner = await self._load_caught_up(self.check_owner(scope))
         now = self._clock()
         memories = [
             memory
@@ -254,13 +271,13 @@ class Memories:
         )
 
     async def remember(
-        self, scope: Scope, memories: Iterable[Memory], progress: tuple[str, int] | None = None
+        self, scope: Scope, memories: Iterable[Memory], progress: Mapping[str, ReadThrough] | None = None
     ) -> tuple[Memory, ...]:
         """Store memories as captured; returns what stands for them.
 
         A memory whose id is stored already was captured by another process. A text that is remembered counts one more
         mention. One that replaces its subject, or says the same terms in the same order, takes the place of the earlier
-        one, which stays with its validity. `progress` is the last message of a session that was read for them.
+        one, which stays with its validity. `progress` tells how far sessions were read for them.
 
         Raises:
             Invalid: the owner has too many preferences.
@@ -281,13 +298,24 @@ class Memories:
                 progress = None
                 raise
             finally:
-                if merge.changed_ids or progress is not None:
+                if merge.changed_ids or progress:
                     await self._cache.announce(scope, owner, merge.changed_ids, progress)
         return tuple(merge.memories)
 
-    async def captured_through(self, scope: Scope, session_id: str) -> int:
-        """The last message of a session that was read for memories, by any process; 0 if none is known."""
-        return await self._records.captured_through(_owner_of(scope), session_id)
+    # What captures have yet to read
+
+    def last_marks(self, scope: Scope) -> Marks:
+        """The marks of an owner's sessions with unread statements, as this process last saw them."""
+        return self._cache.last_log(_owner_of(scope)).unread
+
+    async def change_marks(self, scope: Scope, change: ChangeMarks) -> MemoryLog:
+        """Change those marks; returns the log with them, which also tells how far sessions were read."""
+        return await self._cache.change_marks(_owner_of(scope), change)
+
+    async def last_log(self, scope: Scope) -> MemoryLog:
+        """How far sessions were read for memories, and which of them have more to read, as this process last saw it."""
+        log = self._cache.last_log(_owner_of(scope))
+        return log if log.version else await self._records.read_log(_owner_of(scope))
 
     async def edit(
         self, scope: Scope, memory_id: str, *, text: str | None = None, kind: MemoryKind | None = None
@@ -332,6 +360,8 @@ class Memories:
 
         What was superseded by them holds again. In a `dry_run` they stay.
         """
+        # Else a capture would bring back what was said before.
+        await self._load_caught_up(_owner_of(scope))
         count = 0
         for one in await self._person.owners_of(_owner_of(scope)):
             count += await self._forget(one, memory_ids, session_id, everything=everything, dry_run=dry_run)
@@ -352,6 +382,10 @@ class Memories:
             if everything:
                 await self._records.remove_orphaned_vectors(scope, ())
             return count
+
+    async def withdraw(self, scope: Scope, memory_ids: Sequence[str]) -> None:
+        """Remove memories whose session or user was removed while they were made."""
+        await self._forget(_owner_of(scope), memory_ids, "", everything=False, dry_run=False)
 
     async def unmention(self, scope: Scope, memory_id: str) -> None:
         """Take back one mention of a memory, and the memory with its last one."""
@@ -443,6 +477,30 @@ class Memories:
         async for one in self._records.load(_owner_of(scope)):
             yield one
 
+    async def _load_caught_up(self, scope: Scope) -> OwnerMemories:
+        """The memories of a person, with those of what was said a moment ago."""
+        owner = await self._person.load(scope)
+        await self._catch_up(scope)
+        return owner
+
+    async def _catch_up(self, scope: Scope, but: str | None = None) -> bool:
+        """Have read for memories what a person said a moment ago, but in one session; returns whether all of it was.
+
+        It is not waited for longer than a moment. The memories were loaded before.
+        """
+        captures = self.captures
+        if captures is None:
+            return True
+        owners = await self._person.owners_of(scope)
+        due = [one for one in owners if captures.is_due(one, self.last_marks(one), but)]
+        if not due:
+            return True
+        reading = [captures.catch_up(one, self.last_marks(one), but, _CATCH_UP_SECONDS) for one in due]
+        complete = all(await gather(*reading))
+        # Also of a capture that failed: the copy may hold what was not stored.
+        await self._person.load(scope)
+        return complete
+
     async def _load(self, scope: Scope) -> OwnerMemories:
         owner = await self._cache.load(scope)
         self._index(scope, owner)
@@ -477,7 +535,7 @@ class Memories:
         if not self.embedder.ready:
             self._warm()
             return [None] * len(texts)
-        return await self.embedder.embed(scope, texts) or [None] * len(texts)
+        return await self.embedder.embed_later(scope, texts) or [None] * len(texts)
 
     async def _trim(self, scope: Scope, owner: OwnerMemories, change_log: MutableSequence[str]) -> None:
         """Remove the oldest memories above the limit of an owner; preferences stay."""
@@ -516,70 +574,6 @@ class Memories:
             expires = self._clock() + life if life is not None else None
             memory = replace(memory, kind=MemoryKind(kind), expires_at=expires)
         return memory
-
-
-class RecallResult:
-    """What a search found; `degraded` if words alone decided about some memories.
-
-    Then the embedder loads or does not answer, or it has not embedded all memories yet.
-    """
-
-    __slots__ = ("degraded", "hits")
-
-    def __init__(self, hits: tuple[MemoryHit, ...], *, degraded: bool) -> None:
-        self.hits = hits
-        self.degraded = degraded
-
-
-class PreparedSearch:
-    """The memories of an owner and the vector of a question, for one search."""
-
-    def __init__(
-        self, copies: OwnerCache, owner: OwnerMemories, vector: Vector | None, clock: Clock, *, degraded: bool
-    ) -> None:
-        self._cache = copies
-        self._owner = owner
-        self._vector = vector
-        self._clock = clock
-        self._degraded = degraded
-
-    @property
-    def has_vectors(self) -> bool:
-        """Whether there is anything to compare the question's vector with."""
-        return bool(self._owner.embedded)
-
-    def preferences(self, persona: str | None) -> list[Memory]:
-        """The preferences that hold, the oldest first; of personas that keep to themselves, this one's alone."""
-        now = self._clock()
-        memories = [
-            one
-            for one in self._owner.preferences.values()
-            if one.persona in (None, persona) and not is_expired(one, now)
-        ]
-        return sorted(memories, key=lambda one: (one.said_at, one.id))
-
-    async def search(self, query: MemoryQuery) -> RecallResult:
-        """Search by the prepared vector and by words."""
-        hits = await self._cache.search(self._owner, query, self._vector) if self._owner.memories else ()
-        return RecallResult(hits, degraded=self._degraded)
-
-
-def next_cursor(memories: Sequence[Memory], limit: int) -> str | None:
-    """The cursor behind a part of a listing that had room for `limit`; `None` at its end."""
-    if len(memories) < limit:
-        return None
-    return urlsafe_b64encode(f"{memories[-1].said_at.isoformat()} {memories[-1].id}".encode()).decode()
-
-
-def _parse_cursor(cursor: str) -> tuple[datetime, str]:
-    try:
-        said_at, _, memory_id = urlsafe_b64decode(cursor.encode()).decode().partition(" ")
-        place = datetime.fromisoformat(said_at), memory_id
-    except ValueError:
-        raise InvalidCursor from None
-    if place[0].tzinfo is None:
-        raise InvalidCursor
-    return place
 
 
 def captured_id(*facts: str) -> str:

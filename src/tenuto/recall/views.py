@@ -8,8 +8,9 @@ from typing import Self
 
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemorySource
 from tenuto.model.values import View
+from tenuto.recall.cursors import next_cursor
 from tenuto.recall.lexical import readable_words
-from tenuto.recall.service import RecallResult, next_cursor
+from tenuto.recall.prepared_search import RecallResult
 
 
 class MemoryBrief(View, frozen=True, kw_only=True):

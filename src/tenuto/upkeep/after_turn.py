@@ -25,7 +25,7 @@ from tenuto.upkeep.compressor import Compressor
 from tenuto.upkeep.jobs import SPARE, JobCounts, Jobs, SmallModel, safely
 from tenuto.upkeep.stale_capture import StaleCapture
 from tenuto.upkeep.titler import Titler
-from tenuto.upkeep.unread import CaptureBacklog, Due
+from tenuto.upkeep.unread import CaptureBacklog
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
@@ -107,7 +107,10 @@ class AfterTurn:
         self._capturer: Capturer | None = None
         self._stale: StaleCapture | None = None
         if memories is not None:
-            self._capturer = Capturer(memories=memories, sessions=sessions, model=model, redaction=redaction)
+            self._capturer = Capturer(
+                memories=memories, sessions=sessions, model=model, redaction=redaction, jobs=jobs, clock=clock
+            )
+            memories.captures = self._capturer.queue
             self._stale = StaleCapture(
                 memories=memories, sessions=sessions, redaction=redaction, compressor=self._compressor
             )
@@ -121,6 +124,10 @@ class AfterTurn:
     def backlog(self) -> CaptureBacklog:
         """What was said and not read for memories yet, as far as this process knows."""
         return self._capturer.backlog if self._capturer is not None else CaptureBacklog(0, None)
+
+    def hear(self, turn: TurnEnded) -> asyncio.Task[None] | None:
+        """As the port says."""
+        return self._capturer.hear(turn) if self._capturer is not None else None
 
     def follow(self, turn: TurnEnded) -> None:
         """Start what is due after this turn and return at once. Failures do not reach the turn.
@@ -154,8 +161,7 @@ class AfterTurn:
         # By its version: a later turn's must not take the place of one that waits.
         if turn.edited_from:
             self._jobs.start("memory edit", (subject, turn.session.version), lambda: capturer.forget_edited(bare))
-        if (due := capturer.due(turn)) is not None:
-            self._start_capture(capturer, bare, due)
+        capturer.hear(turn)
 
     def _start_stale_capture(self, stale: StaleCapture, scope: Scope) -> None:
         self._jobs.start("stale capture", owner_key(owner_scope(scope)), lambda: stale.capture_due(scope))
@@ -169,16 +175,6 @@ class AfterTurn:
         """Remember the stale stretches of an owner that are due."""
         if self._stale is not None:
             await self._stale.capture_due(owner)
-
-    def _start_capture(self, capturer: Capturer, turn: TurnEnded, due: Due) -> None:
-        """Read a portion; others may run before the next."""
-
-        async def capture() -> None:
-            if await capturer.capture(turn, due):
-                self._start_capture(capturer, turn, Due())
-
-        # One for each session: the last one reads what those before it have not.
-        self._jobs.start("capture", session_key(turn.scope, turn.session.id), capture)
 
     def _may_be_due(self, turn: TurnEnded) -> bool:
         """Judged by the messages that the turn has loaded, before the stored session is read."""
@@ -216,5 +212,12 @@ class AfterTurn:
         self._releasing.release(turn, request, policy)
 
     async def drain(self, within: timedelta | None) -> None:
-        """Wait for the releases."""
+        """Wait for the releases, and have all captured that is due, which are jobs like others."""
+        if self._capturer is not None:
+            self._capturer.queue.flush()
         await self._releasing.drain(within)
+
+    async def stop(self) -> None:
+        """Capture nothing by itself any more until the next turn; what is left stays due."""
+        if self._capturer is not None:
+            await self._capturer.stop()

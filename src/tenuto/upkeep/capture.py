@@ -8,30 +8,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from asyncio import Task
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
 
-from tenuto.errors import Invalid, SessionNotFound
-from tenuto.model import Message, Page, Role
+from tenuto.background import run_in_background
+from tenuto.errors import Invalid, SessionNotFound, TenutoError
+from tenuto.model import Message, Page, Role, Scope
 from tenuto.model.generation import TurnEnded
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
+from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
+from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.scope import speaker_tag
+from tenuto.ports import Clock
 from tenuto.privacy.turn_redaction import UpkeepRedaction
+from tenuto.process_identity import with_holder
+from tenuto.recall.records import MemoryLog
 from tenuto.recall.service import Memories, captured_id
-from tenuto.sessions import Sessions
-from tenuto.upkeep.jobs import SmallModel
+from tenuto.recall.unread_marks import Marks, ReadThrough, UnreadMark, claim_marks, is_claimed, remove_marks, set_mark
+from tenuto.sessions import Sessions, fresh_id
+from tenuto.upkeep.capture_queue import Captured, CaptureQueue
+from tenuto.upkeep.jobs import Jobs, SmallModel
 from tenuto.upkeep.model_notes import CapturedNote, quoted_notes
 from tenuto.upkeep.note_taking import NoteTaker
 from tenuto.upkeep.quotes import READ, states_something
-from tenuto.upkeep.unread import CaptureBacklog, Due, UnreadStatements, oldest_due
+from tenuto.upkeep.unread import CaptureBacklog, UnreadStatements, oldest_due
 
-# Statements that are read and stored together, and messages that are looked through for them.
+# Statements of a session and sessions of an owner that are read and stored together, and messages that are looked
+# through for them.
 _READ_AT_ONCE: Final = 10
+_SESSIONS_AT_ONCE: Final = 8
 _PAGE: Final = 100
 _MOST_MEMORIES: Final = 500
+_NO_POLICIES: Final = Preset(sessions=SessionPolicy(), context=ContextPolicy())
 _log = logging.getLogger(__name__)
 
 
@@ -39,53 +51,152 @@ class Capturer:
     """Remembers after turns."""
 
     def __init__(
-        self, *, memories: Memories, sessions: Sessions, model: SmallModel | None, redaction: UpkeepRedaction
+        self,
+        *,
+        memories: Memories,
+        sessions: Sessions,
+        model: SmallModel | None,
+        redaction: UpkeepRedaction,
+        jobs: Jobs,
+        clock: Clock,
     ) -> None:
         self._memories = memories
         self._sessions = sessions
-        self._notes = NoteTaker(model=model, redaction=redaction)
+        self._model = model
         self._redaction = redaction
-        self._unread = UnreadStatements(states_something, _READ_AT_ONCE)
+        self._notes = NoteTaker(model=model, redaction=redaction)
+        self._clock = clock
+        self._unread = UnreadStatements(states_something)
+        self._marking: set[Task[None]] = set()
+        # By which other processes of the machine tell whether this one is gone.
+        self._reader = with_holder(fresh_id())
+        self.queue = CaptureQueue(jobs=jobs, unread=self._unread, capture=self._capture, adopt=self._adopt)
 
     @property
     def backlog(self) -> CaptureBacklog:
         """What was said and not read yet, as far as this process knows."""
         return self._unread.backlog
 
-    def due(self, turn: TurnEnded) -> Due | None:
-        """What is to be read after a turn: all that the user stated since the last message that was read.
+    def hear(self, turn: TurnEnded) -> Task[None] | None:
+        """Note what the user said in a turn, which is captured later.
 
-        A process that does not know that one asks the store, since another may have died before it read the rest.
+        Returns what stores a mark of that, if the session has none: waited for before the turn is answered, it makes
+        sure that nothing is lost with this process.
         """
-        return self._unread.note(turn) if self._covers(turn) else None
+        if not self._covers(turn):
+            return None
+        statements = self._unread.note(turn)
+        if not self._unread.is_due(turn):
+            return None
+        # What waits holds no history.
+        turn = msgspec.structs.replace(turn, log_tail=(), question="", answer="")
+        self.queue.add(turn, statements)
+        number, stored = self._unread.last_mark(turn), self._memories.last_marks(turn.scope).get(turn.session.id)
+        if number and stored is not None and stored.number == number:
+            return None
+        marking = run_in_background(self._mark(turn), "capture mark")
+        self._marking.add(marking)
+        marking.add_done_callback(self._marking.discard)
+        return marking
 
-    async def capture(self, turn: TurnEnded, due: Due) -> bool:
-        """Remember a portion of what the user said, each statement once; returns whether more is due.
-
-        The stored mark moves with what was stored, and not before: what a process that ends has not read stays due.
-        """
-        through = self._unread.read_through(turn)
-        if through is None or len(due.messages) != 1:
-            # A single message is this turn's own; others may have been read by another process.
-            through = max(through or 0, await self._memories.captured_through(turn.scope, turn.session.id))
-        portion = _Portion([one for one in due.messages if one.seq > through], through, more=False)
-        if portion.messages:
-            portion = portion._replace(through=portion.messages[-1].seq)
+    async def _mark(self, turn: TurnEnded) -> None:
+        mark = set_mark(turn.session.id, self._clock(), isolated=turn.persona is not None)
+        try:
+            log = await self._memories.change_marks(turn.scope, mark)
+        except TenutoError as error:
+            # The next turn of the session finds it all the same. In an outage this is so of every turn.
+            _log.info("that a session has something to be remembered was not stored: %s", error.code)
         else:
+            self._unread.set_mark(turn, log.unread[turn.session.id].number)
+
+    async def stop(self) -> None:
+        """Capture nothing by itself any more until the next turn; what is left stays due."""
+        await self.queue.stop()
+        while self._marking:
+            await asyncio.wait(self._marking)
+
+    async def _adopt(self, scope: Scope, session_id: str, marks: Marks) -> TurnEnded | None:
+        """A session that another process has marked; a mark of one that is gone is removed."""
+        try:
+            session = (await self._sessions.messages(scope, session_id, Page(limit=1, touch=False))).session
+        except SessionNotFound:
+            await self._memories.change_marks(scope, remove_marks({session_id: marks[session_id].number}))
+            return None
+        language = session.context.get("language")
+        turn = TurnEnded(
+            scope=session.scope,
+            session=session,
+            assistant="",
+            language=Language.CHINESE if language == Language.CHINESE else Language.ENGLISH,
+            # The types of private data that its assistants keep out of records are noted in the session.
+            policies=_NO_POLICIES,
+            prompt=PromptPolicy(),
+            question="",
+            # Its messages name the persona.
+            persona="" if marks[session_id].isolated else None,
+            recalls=True,
+        )
+        if not self._covers(turn):
+            # The policy was changed since.
+            await self._memories.change_marks(scope, remove_marks({session_id: marks[session_id].number}))
+            return None
+        self._unread.find_due(turn)
+        return turn
+
+    async def _capture(self, turns: Sequence[TurnEnded]) -> Captured:
+        """Remember a portion of what was said in sessions of one owner, each statement once.
+
+        The stored marks move with what was stored, and not before: what a process that ends has not read stays due.
+        """
+        turns = turns[:_SESSIONS_AT_ONCE]
+        log = await self._claim(turns)
+        portions: dict[str, _Portion] = {}
+        read: dict[str, TurnEnded] = {}
+        progress: dict[str, ReadThrough] = {}
+        for turn in turns:
+            mark = log.unread.get(turn.session.id, UnreadMark(0))
+            if is_claimed(mark, self._reader, self._clock()):
+                continue
+            read[turn.session.id] = turn
+            through = max(self._unread.read_through(turn) or 0, log.captured.get(turn.session.id, 0))
             try:
                 portion = await self._read_unread(turn, through)
             except SessionNotFound:
                 self._unread.drop(turn)
-                return False
-        if portion.messages:
-            notes = await self._extract(turn, portion.messages)
-            await self._remember(turn, notes, (turn.session.id, portion.through))
-        self._unread.settle(turn, portion.through)
-        return portion.more
+                portion = _Portion([], 0, more=False, incarnation="")
+                # Nothing else is stored: its user may have been erased.
+                await self._memories.change_marks(turn.scope, remove_marks({turn.session.id: mark.number}))
+                mark = UnreadMark(0)
+            portions[turn.session.id] = portion
+            if portion.messages or mark.number:
+                progress[turn.session.id] = ReadThrough(portion.through, 0 if portion.more else mark.number)
+        notes = await asyncio.gather(
+            *[self._extract(read[name], one.messages) for name, one in portions.items() if one.messages]
+        )
+        if progress:
+            incarnations = {name: one.incarnation for name, one in portions.items()}
+            await self._store(turns[0].scope, incarnations, [note for each in notes for note in each], progress)
+        for name, portion in portions.items():
+            self._unread.settle(read[name], portion.through, more=portion.more)
+        done = {name for name, one in portions.items() if not one.more}
+        return Captured(done, any_read=any(one.messages or one.more for one in portions.values()))
+
+    async def _claim(self, turns: Sequence[TurnEnded]) -> MemoryLog:
+        """How far the sessions were read, and who reads them: with a model this process, unless another one does."""
+        scope = turns[0].scope
+        for turn in turns:
+            # What is said from now on has a mark of its own.
+            self._unread.begin(turn)
+        if self._model is None:
+            # Two processes that quote the same make one memory.
+            return await self._memories.last_log(scope)
+        names = [turn.session.id for turn in turns]
+        return await self._memories.change_marks(scope, claim_marks(names, self._reader, self._clock()))
 
     async def _read_unread(self, turn: TurnEnded, through: int) -> _Portion:
         """The oldest statements after a message of the stored session."""
-        since, last, read = oldest_due(turn.session), through, _Portion([], through, more=True)
+        since, last = oldest_due(turn.session), through
+        read = _Portion([], through, more=True, incarnation="")
         while read.more and not read.messages:
             query = Page(limit=_PAGE, after=last, touch=False)
             page = await self._sessions.messages(turn.scope, turn.session.id, query)
@@ -99,9 +210,9 @@ class Capturer:
                 if one.role is Role.USER and (through or one.sent_at >= since) and states_something(one.text)
             ]
             last = page.messages[-1].seq if page.messages else last
-            read = _Portion(statements[:_READ_AT_ONCE], last, more=page.more_after)
+            read = _Portion(statements[:_READ_AT_ONCE], last, page.more_after, page.session.incarnation)
             if len(statements) > _READ_AT_ONCE:
-                read = _Portion(read.messages, read.messages[-1].seq, more=True)
+                read = read._replace(through=read.messages[-1].seq, more=True)
         return read
 
     async def forget_edited(self, turn: TurnEnded) -> None:
@@ -120,28 +231,41 @@ class Capturer:
         policy, scope = self._memories.policy, turn.scope
         return turn.recalls and policy.covers(scope) and (scope.chat is None or policy.in_groups)
 
-    async def _remember(
-        self, turn: TurnEnded, memories: Sequence[Memory], progress: tuple[str, int] | None = None
+    async def _store(
+        self,
+        scope: Scope,
+        incarnations: Mapping[str, str],
+        memories: Sequence[Memory],
+        progress: Mapping[str, ReadThrough],
     ) -> None:
-        """Store memories of a session that is still there: a model may have taken a minute to make them."""
-        if not await self._is_there(turn):
+        """Store memories of sessions that are still there: a model may have taken a minute to make them."""
+        if self._model is not None:
+            gone = await self._find_gone(scope, incarnations)
+            memories = [one for one in memories if one.session_id not in gone]
+        if not memories and not progress:
             return
         try:
-            stored = await self._memories.remember(turn.scope, memories, progress)
+            stored = await self._memories.remember(scope, memories, progress)
         except Invalid:
             # There are too many preferences: as facts they are found, at least.
             facts = [msgspec.structs.replace(one, kind=MemoryKind.FACT) for one in memories]
-            stored = await self._memories.remember(turn.scope, facts, progress)
-        if stored and not await self._is_there(turn):
+            stored = await self._memories.remember(scope, facts, progress)
+        if stored and (gone := await self._find_gone(scope, incarnations)):
             # It was deleted, or its user erased, in this moment.
-            await self._memories.forget(turn.scope, [one.id for one in stored])
+            await self._memories.withdraw(scope, [one.id for one in stored if one.session_id in gone])
 
-    async def _is_there(self, turn: TurnEnded) -> bool:
-        try:
-            session = await self._sessions.get(turn.scope, turn.session.id)
-        except SessionNotFound:
-            return False
-        return session.incarnation == turn.session.incarnation
+    async def _find_gone(self, scope: Scope, incarnations: Mapping[str, str]) -> set[str]:
+        """The sessions that are not there any more, or are others of the same id."""
+        gone: set[str] = set()
+        for session_id, incarnation in incarnations.items():
+            try:
+                session = await self._sessions.get(scope, session_id)
+            except SessionNotFound:
+                gone.add(session_id)
+            else:
+                if session.incarnation != incarnation:
+                    gone.add(session_id)
+        return gone
 
     async def _extract(self, turn: TurnEnded, messages: Sequence[Message]) -> list[Memory]:
         """What is to be remembered of these statements of a session."""
@@ -170,7 +294,7 @@ class Capturer:
                 speaker=speaker,
                 session_id=turn.session.id,
                 seqs=(message.seq,),
-                persona=(message.persona or turn.persona) if turn.persona is not None else None,
+                persona=(message.persona or turn.persona or None) if turn.persona is not None else None,
                 subject=subject,
                 replaces=note.replaces,
             )
@@ -189,3 +313,4 @@ class _Portion(NamedTuple):
     messages: list[Message]
     through: int
     more: bool
+    incarnation: str

@@ -107,6 +107,8 @@ class Upkeep:
         if self._followed:
             await self.after_turn.drain(within)
         await self._jobs.drain(within)
+        if self._followed:
+            await self.after_turn.stop()
 
     @cached_property
     def after_turn(self) -> AfterTurn:

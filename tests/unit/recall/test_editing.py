@@ -8,7 +8,8 @@ import pytest
 
 from tenuto.errors import Invalid, InvalidCursor, MemoryNotFound
 from tenuto.model.memory import Memory, MemoryKind, MemoryPolicy, MemoryQuery, MemorySource
-from tenuto.recall.service import Memories, next_cursor
+from tenuto.recall.cursors import next_cursor
+from tenuto.recall.service import Memories
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
 from tests.letter_memories import memories_over

@@ -11,7 +11,7 @@ import pytest
 from tenuto.recall.embedding import CachedEmbedder
 from tests.clock import FakeClock
 from tests.letter_memories import LetterEmbedder
-from tests.samples import ANN
+from tests.samples import ANN, BOB
 
 
 class Stepwise(LetterEmbedder):
@@ -20,12 +20,14 @@ class Stepwise(LetterEmbedder):
     def __init__(self) -> None:
         super().__init__(remote=False)
         self.calls: list[list[str]] = []
+        self.begun = asyncio.Event()
         self._steps = asyncio.Semaphore(0)
         self._running = asyncio.Lock()
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         async with self._running:
             self.calls.append(list(texts))
+            self.begun.set()
             await self._steps.acquire()
             return await super().embed(texts)
 
@@ -85,10 +87,53 @@ async def test_a_long_text_is_embedded_in_chunks_whose_mean_is_its_vector() -> N
 
 async def test_work_whose_caller_left_ends_with_its_piece(stepwise: Stepwise, embedder: CachedEmbedder) -> None:
     work = asyncio.create_task(embedder.embed_whole(["long " * 10_000]))
-    await asyncio.sleep(0)
+    await stepwise.begun.wait()
     work.cancel()
     for _ in range(3):
         await stepwise.finish_one()
 
     assert work.cancelled()
     assert len(stepwise.calls) == 1
+
+
+async def test_statements_of_several_callers_are_embedded_together_behind_a_question(
+    stepwise: Stepwise, embedder: CachedEmbedder
+) -> None:
+    """One that leaves takes its own along, and no other."""
+    first = asyncio.create_task(embedder.embed_later(ANN, ["I have a boat."]))
+    await stepwise.begun.wait()
+    later = [asyncio.create_task(embedder.embed_later(BOB, [f"I have {n} cats.", "I sing."])) for n in range(4)]
+    question = asyncio.create_task(embedder.embed(ANN, ["Where do I live?"]))
+    await asyncio.sleep(0)
+    later.pop(2).cancel()
+    while not all(task.done() for task in (first, question, *later)):
+        await stepwise.finish_one()
+
+    assert stepwise.calls == [
+        ["I have a boat."],
+        ["Where do I live?"],
+        ["I have 0 cats.", "I sing.", "I have 1 cats.", "I sing.", "I have 3 cats.", "I sing."],
+    ]
+    assert {len(task.result() or ()) for task in later} == {2}
+
+
+async def test_a_failed_piece_fails_its_callers_alone(embedder: CachedEmbedder, stepwise: Stepwise) -> None:
+    work = asyncio.create_task(embedder.embed_later(ANN, ["I have a boat."]))
+    await stepwise.begun.wait()
+    stepwise.away = True
+    behind = asyncio.create_task(embedder.embed_whole(["I have a cat."]))
+    await stepwise.finish_one()
+    stepwise.away = False
+    await stepwise.finish_one()
+
+    assert await work is None
+    assert len(await behind) == 1
+
+
+async def test_the_vector_of_a_question_is_that_of_its_statement(embedder: CachedEmbedder, stepwise: Stepwise) -> None:
+    for way in (embedder.embed, embedder.embed_later):
+        asking = asyncio.create_task(way(ANN, ["I have a boat."]))
+        await stepwise.finish_one()
+        assert await asking
+
+    assert stepwise.calls == [["I have a boat."]]

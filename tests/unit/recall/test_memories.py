@@ -15,8 +15,8 @@ from tenuto.model import Scope
 from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS, Memory, MemoryKind, MemoryQuery
 from tenuto.ports import Store
 from tenuto.recall import owner_cache, service
+from tenuto.recall.prepared_search import RecallResult
 from tenuto.recall.records import StoredMemory
-from tenuto.recall.service import RecallResult
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
 from tests.letter_memories import LetterEmbedder, memories_over, memory_texts, search_texts

@@ -22,6 +22,7 @@ from tenuto.model import NewSession, Scope
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.scope import speaker_tag
 from tenuto.recall import merge
+from tenuto.recall.records import MemoryLog
 from tenuto.recall.service import Memories
 from tenuto.upkeep.quotes import junk_reason, quotable_sentences
 from tests.clock import FakeClock
@@ -196,17 +197,17 @@ async def test_a_long_backlog_of_a_dead_process_is_read_in_portions(tmp_path: Pa
 async def test_a_capture_that_fails_stays_due(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its mark does not move before what it read is stored."""
     async with opened() as (app, memories):
-        write = memories._records.write
+        add_all = memories._records.add_all
 
         async def fail(*_: object) -> None:
             raise Unavailable("session store")
 
-        monkeypatch.setattr(memories._records, "write", fail)
+        monkeypatch.setattr(memories._records, "add_all", fail)
         await app.ask(ANN, BOLOGNA, session_id="s")
         nothing = await remembered(app)
         unread = app.upkeep.backlog.statements
-        through = await memories.captured_through(ANN, "s")
-        monkeypatch.setattr(memories._records, "write", write)
+        through = (await memories.last_log(ANN)).captured.get("s", 0)
+        monkeypatch.setattr(memories._records, "add_all", add_all)
         await app.ask(ANN, "Thanks a lot!", session_id="s")
         found = await remembered(app)
 
@@ -247,7 +248,7 @@ async def test_what_is_captured_again_later_is_the_same_memory(tmp_path: Path, m
     found = list[Memory]()
     for number, text in enumerate((BOLOGNA, GARDEN)):
         async with tenuto.open(store, embedder="none", on_missing="adopt") as app:
-            monkeypatch.setattr(await app.memories(), "captured_through", lambda *_: asyncio.sleep(0, 0))
+            monkeypatch.setattr(await app.memories(), "last_log", lambda *_: asyncio.sleep(0, MemoryLog()))
             await app.ask(ANN, text, session_id="s")
             found = await remembered(app)
             assert len(found) == number + 1
@@ -275,9 +276,11 @@ async def test_a_capture_that_runs_on_after_an_erasure_stores_nothing() -> None:
     async with opened(models=models, model="main", summarizer_model="small") as (app, _):
         await app.sessions.create(ANN, NewSession(title="Work"), session_id="s")
         await app.ask(ANN, BOLOGNA, session_id="s")
+        capturing = asyncio.create_task(app.upkeep.drain())
         await hang.reached.wait()
         await app.privacy.erase(ANN, by="otto")
         hang.release.set()
+        await capturing
         found = await remembered(app, superseded=True)
 
     assert found == []

@@ -1,0 +1,216 @@
+"""When captures run: at a pause of their owner's conversations, when enough was said, or before the owner searches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from tenuto.background import run_in_background
+from tenuto.errors import Unavailable
+from tenuto.model import Scope
+from tenuto.model.generation import TurnEnded
+from tenuto.model.scope import owner_key
+from tenuto.recall.unread_marks import Marks
+from tenuto.upkeep.jobs import Jobs
+from tenuto.upkeep.unread import UnreadStatements
+
+# Seconds without a turn of the owner, and how long one who never pauses waits at most.
+_PAUSE: Final = 10.0
+_LONGEST_WAIT: Final = 60.0
+# Statements that are not waited with: as many as the embedder takes at once.
+_ENOUGH: Final = 8
+# Seconds until what failed, or what another process reads, is tried again; twice as long after each failure.
+_RETRY: Final = 10.0
+_LONGEST_RETRY: Final = 300.0
+_log = logging.getLogger(__name__)
+
+
+class Captured(NamedTuple):
+    """The sessions that need not be read again now, by their ids, and whether anything was read at all."""
+
+    done: set[str]
+    any_read: bool
+
+
+@dataclass(slots=True)
+class _Owner:
+    """Of one owner: the last turn of each session that has something to read, and what was said since the last reading.
+
+    `since` is when the first of that was said, `last` the last turn. `slow` means that a search waited in vain: none
+    does so again until all is read.
+    """
+
+    since: float
+    last: float
+    turns: dict[str, TurnEnded] = field(default_factory=dict)
+    statements: int = 0
+    failures: int = 0
+    slow: bool = False
+    timer: asyncio.TimerHandle | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def is_due(self, but: str | None) -> bool:
+        """Whether anything is to be read, but in one session."""
+        return any(session_id != but for session_id in self.turns)
+
+
+class CaptureQueue:
+    """Gathers what is due of each owner, and has it captured together.
+
+    `capture` reads a portion of some sessions; `adopt` finds a session that another process has marked, if it is still
+    there.
+    """
+
+    def __init__(
+        self,
+        *,
+        jobs: Jobs,
+        unread: UnreadStatements,
+        capture: Callable[[Sequence[TurnEnded]], Awaitable[Captured]],
+        adopt: Callable[[Scope, str, Marks], Awaitable[TurnEnded | None]],
+    ) -> None:
+        self._jobs = jobs
+        self._unread = unread
+        self._capture = capture
+        self._adopt = adopt
+        self._owners: dict[bytes, _Owner] = {}
+        self._waited_for: set[asyncio.Task[bool]] = set()
+
+    def add(self, turn: TurnEnded, statements: int) -> None:
+        """Note that a session has something to read, and how much of it is new."""
+        key, now = owner_key(turn.scope), asyncio.get_running_loop().time()
+        owner = self._owners.get(key)
+        if owner is None:
+            owner = self._owners[key] = _Owner(since=now, last=now)
+        elif not owner.turns:
+            owner.since = now
+        owner.turns[turn.session.id] = turn
+        owner.statements += statements
+        owner.last = now
+        if owner.statements >= _ENOUGH:
+            self._start(key)
+        elif owner.timer is None:
+            self._wait(key, owner, _PAUSE)
+
+    def flush(self) -> None:
+        """Capture all that is due, without waiting for pauses."""
+        for key in list(self._owners):
+            self._start(key)
+
+    async def stop(self) -> None:
+        """Wait for no pause any more, and for no search; what is left stays due, by the marks of its sessions."""
+        for owner in self._owners.values():
+            if owner.timer is not None:
+                owner.timer.cancel()
+                owner.timer = None
+        while self._waited_for:
+            for work in self._waited_for:
+                work.cancel()
+            await asyncio.wait(self._waited_for)
+
+    def is_due(self, scope: Scope, marks: Marks, but: str | None) -> bool:
+        """As `CatchUp` says."""
+        owner = self._owners.get(owner_key(scope))
+        return any(session_id != but for session_id in marks) or (owner is not None and owner.is_due(but))
+
+    async def catch_up(self, scope: Scope, marks: Marks, but: str | None, seconds: float) -> bool:
+        """As `CatchUp` says. What takes longer goes on without its caller."""
+        key = owner_key(scope)
+        if key in self._owners and self._owners[key].slow:
+            return False
+        work = run_in_background(self._catch_up(scope, marks, but), "capture")
+        self._waited_for.add(work)
+        work.add_done_callback(self._waited_for.discard)
+        await asyncio.wait({work}, timeout=seconds)
+        if not work.done() and key in self._owners:
+            self._owners[key].slow = True
+        return work.done() and not work.cancelled() and work.result()
+
+    async def _catch_up(self, scope: Scope, marks: Marks, but: str | None) -> bool:
+        key = owner_key(scope)
+        try:
+            known = self._owners[key].turns if key in self._owners else {}
+            for session_id in [name for name in marks if name != but and name not in known]:
+                turn = await self._adopt(scope, session_id, marks)
+                if turn is not None:
+                    self.add(turn, 0)
+            owner = self._owners.get(key)
+            while owner is not None and owner.is_due(but):
+                async with owner.lock:
+                    if owner.is_due(but) and not await self._read(key, owner):
+                        break
+        except Exception as error:
+            # The search goes on without; its message may hold user text.
+            level = logging.INFO if isinstance(error, Unavailable) else logging.WARNING
+            _log.log(level, "what was said last was not captured yet: %s", type(error).__name__)
+            return False
+        return owner is None or not owner.is_due(but)
+
+    def _wait(self, key: bytes, owner: _Owner, seconds: float) -> None:
+        owner.timer = asyncio.get_running_loop().call_later(seconds, self._on_time, key)
+
+    def _on_time(self, key: bytes) -> None:
+        owner = self._owners.get(key)
+        if owner is None:
+            return
+        owner.timer = None
+        now = asyncio.get_running_loop().time()
+        left = min(owner.last + _PAUSE, owner.since + _LONGEST_WAIT) - now
+        if left > 0 and not owner.failures:
+            # There were turns meanwhile.
+            self._wait(key, owner, left)
+        else:
+            self._start(key)
+
+    def _start(self, key: bytes) -> None:
+        owner = self._owners[key]
+        if owner.timer is not None:
+            owner.timer.cancel()
+            owner.timer = None
+        self._jobs.start("capture", key, lambda: self._work(key))
+        if not self._jobs.is_running("capture", key):
+            # Too many of them wait.
+            self._wait(key, owner, _RETRY)
+
+    async def _work(self, key: bytes) -> None:
+        """Read a portion; others may run before the next."""
+        owner = self._owners.get(key)
+        if owner is None:
+            return
+        async with owner.lock:
+            went_on = await self._read(key, owner)
+        if went_on and self._owners.get(key) is owner and owner.turns:
+            self._start(key)
+
+    async def _read(self, key: bytes, owner: _Owner) -> bool:
+        """Read a portion of what is due, under the owner's lock; returns whether there was anything to be read."""
+        if not owner.turns:
+            # A search was quicker.
+            return False
+        owner.statements, owner.since = 0, asyncio.get_running_loop().time()
+        captured = Captured(set(), any_read=False)
+        try:
+            captured = await self._capture(list(owner.turns.values()))
+            owner.failures = 0
+        except BaseException:
+            owner.failures += 1
+            raise
+        finally:
+            for session_id in captured.done:
+                # What was said meanwhile is due.
+                if session_id in owner.turns and not self._unread.is_due(owner.turns[session_id]):
+                    del owner.turns[session_id]
+            if not owner.turns:
+                self._forget(key, owner)
+            elif not captured.any_read and owner.timer is None:
+                self._wait(key, owner, min(_RETRY * 2**owner.failures, _LONGEST_RETRY))
+        return captured.any_read
+
+    def _forget(self, key: bytes, owner: _Owner) -> None:
+        if owner.timer is not None:
+            owner.timer.cancel()
+        if self._owners.get(key) is owner:
+            del self._owners[key]

@@ -1,0 +1,300 @@
+"""When captures run: together at a pause, and before a search; what a process had not read is found by others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tenuto
+from tenuto.app import Tenuto
+from tenuto.errors import TenutoError
+from tenuto.llm import Hang, ScriptedModel
+from tenuto.llm.scripted import Fail, Say
+from tenuto.model import NewSession, Page, Scope, Truncation
+from tenuto.model.memory import MemoryQuery
+from tenuto.model.prompt import Kind
+from tenuto.recall.embedding import CachedEmbedder
+from tenuto.recall.service import Memories
+from tenuto.upkeep import capture_queue
+from tests.clock import FakeClock
+from tests.letter_memories import LetterEmbedder
+from tests.samples import ANN, BOB
+
+pytestmark = pytest.mark.requirement("D13", "T15")
+
+BOLOGNA = "I live in Bologna with my two cats."
+BOATS = [f"I keep {number} boats in harbour {number}." for number in range(12)]
+
+
+@asynccontextmanager
+async def opened(store: str = "memory://", **settings: Any) -> AsyncIterator[tuple[Tenuto, Memories]]:
+    async with tenuto.open(store, **{"embedder": "none", "on_missing": "adopt", **settings}) as app:
+        yield app, await app.memories()
+
+
+@asynccontextmanager
+async def killed(store: str, **settings: Any) -> AsyncIterator[Tenuto]:
+    """A process that never comes to its end, as far as the next one can see."""
+    async with AsyncExitStack() as stack:
+        app, memories = await stack.enter_async_context(opened(store, **settings))
+        yield app
+        # What it would do at its end, it does not.
+        app.upkeep.after_turn._capturer = None
+        memories.captures = None
+
+
+def embedding(memories: Memories) -> LetterEmbedder:
+    """Memories with an embedder, which counts what it is asked."""
+    letters = LetterEmbedder(remote=False)
+    memories.embedder = CachedEmbedder(letters, clock=FakeClock(), time_limit=timedelta(minutes=1))
+    memories.embedder.ready = True
+    return letters
+
+
+async def test_what_is_said_in_a_row_is_embedded_and_stored_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is embedded for turns whose conversation shows all that is remembered."""
+    async with opened() as (app, memories):
+        letters = embedding(memories)
+        calls = list[int]()
+        embed = letters.embed
+
+        async def count(texts: Any) -> Any:
+            calls.append(len(texts))
+            return await embed(texts)
+
+        monkeypatch.setattr(letters, "embed", count)
+        for text in BOATS:
+            await app.ask(ANN, text, session_id="s")
+        await app.upkeep.drain()
+        found = await memories.list(ANN)
+
+    assert len(found) == len(BOATS)
+    # Eight, those that came while they were read, and the rest.
+    assert len(calls) <= 4
+    assert sum(calls) == len(BOATS)
+
+
+async def test_a_pause_lets_a_capture_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture_queue, "_PAUSE", 0.0)
+    stored = asyncio.Event()
+    async with opened() as (app, memories):
+        remember = memories.remember
+
+        async def note(*given: Any) -> Any:
+            try:
+                return await remember(*given)
+            finally:
+                stored.set()
+
+        monkeypatch.setattr(memories, "remember", note)
+        await app.ask(ANN, BOLOGNA)
+        await stored.wait()
+
+
+@pytest.mark.parametrize("way", ["turn", "search", "list"])
+async def test_what_was_said_is_found_in_the_next_session_at_once(way: str) -> None:
+    async with opened() as (app, memories):
+        await app.ask(ANN, BOLOGNA)
+        if way == "turn":
+            reply = await app.ask(ANN, "Where do I live?")
+            found = [reply.text]
+            assert not reply.degraded
+        elif way == "search":
+            found = [hit.memory.text for hit in (await memories.search(ANN, MemoryQuery(text="live"))).hits]
+        else:
+            found = [one.text for one in await memories.list(ANN)]
+
+    assert any(BOLOGNA in text for text in found)
+
+
+async def test_what_was_said_at_one_door_is_found_at_another_at_once() -> None:
+    """Of one person, whose users are linked; it stays with the user that said it."""
+    async with opened() as (app, memories):
+        await app.people.link(ANN, "ann@lark", by="otto")
+        await app.ask(ANN, BOLOGNA)
+        reply = await app.ask(Scope(tenant=ANN.tenant, user="ann@lark"), "Where do I live?")
+        stored = [one.memory.text async for one in memories.stored(ANN)]
+
+    assert BOLOGNA in reply.text
+    assert stored == [BOLOGNA]
+
+
+async def test_what_is_forgotten_does_not_come_back_with_what_was_said_before() -> None:
+    async with opened() as (app, memories):
+        await app.ask(ANN, BOLOGNA)
+        await memories.forget(ANN, everything=True)
+        await app.upkeep.drain()
+
+        assert await memories.list(ANN) == ()
+
+
+async def test_the_next_session_finds_what_a_dead_process_was_told(tmp_path: Path) -> None:
+    """In any session of its user, and nobody else's; nothing is left to be read then."""
+    store = f"sqlite:///{tmp_path}/chat.db"
+    async with killed(store) as app:
+        for session, text in (("s", BOLOGNA), ("t", BOATS[0])):
+            await app.ask(ANN, text, session_id=session)
+
+    async with opened(store) as (app, memories):
+        other = await app.ask(BOB, "Where do I live?", session_id="bobs")
+        reply = await app.ask(ANN, "Where do I live?", session_id="u")
+        await app.upkeep.drain()
+        marks = memories.last_marks(ANN)
+        found = {one.text: one.mentions for one in await memories.list(ANN)}
+
+    assert BOLOGNA in reply.text
+    assert BOLOGNA not in other.text
+    assert found == {BOLOGNA: 1, BOATS[0]: 1}
+    assert marks == {}
+
+
+async def test_another_process_reads_what_waits_for_a_pause_here(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/chat.db"
+    async with opened(store) as (here, _), opened(store) as (there, _):
+        await here.ask(ANN, BOLOGNA, session_id="s")
+        reply = await there.ask(ANN, "Where do I live?", session_id="t")
+        # The session goes on while it is marked by the other process, and then without a mark.
+        for text in BOATS[:2]:
+            await here.ask(ANN, text, session_id="s")
+        boats = await there.ask(ANN, "How many boats do I keep in harbour 1?", session_id="t")
+        await here.upkeep.drain()
+        found = {one.text: one.mentions for one in await (await there.memories()).list(ANN)}
+
+    assert BOLOGNA in reply.text
+    assert BOATS[1] in boats.text
+    assert found == dict.fromkeys((BOLOGNA, *BOATS[:2]), 1)
+
+
+async def test_what_was_said_in_a_turn_that_failed_is_found_in_the_next_session(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/chat.db"
+    async with killed(store, models={"main": ScriptedModel(Fail())}, model="main") as app:
+        with pytest.raises(TenutoError):
+            await app.ask(ANN, BOLOGNA, session_id="s")
+
+    async with opened(store) as (app, _):
+        reply = await app.ask(ANN, "Where do I live?", session_id="t")
+
+    assert BOLOGNA in reply.text
+
+
+@pytest.mark.parametrize("removed", ["reset", "truncated", "deleted"])
+async def test_what_was_removed_before_it_was_read_is_not_due_any_more(removed: str) -> None:
+    async with opened() as (app, memories):
+        await app.ask(ANN, BOLOGNA, session_id="s")
+        if removed == "reset":
+            await app.sessions.reset(ANN, "s")
+        elif removed == "truncated":
+            await app.sessions.truncate(ANN, "s", Truncation(after=0))
+        else:
+            await app.sessions.delete(ANN, "s")
+        found = await memories.list(ANN)
+        backlog, marks = app.upkeep.backlog, memories.last_marks(ANN)
+
+    assert found == ()
+    assert backlog.statements == 0
+    assert marks == {}
+
+
+async def test_what_was_due_of_an_erased_user_leaves_nothing(tmp_path: Path) -> None:
+    """Also where another process has it due, and a copy of what was remembered."""
+    store = f"sqlite:///{tmp_path}/chat.db"
+    async with opened(store) as (here, memories), opened(store) as (there, _):
+        await memories.add(ANN, "I have a wooden boat.")
+        await here.ask(ANN, BOLOGNA, session_id="s")
+        await there.privacy.erase(ANN, by="otto")
+        await here.upkeep.drain()
+        found = await memories.list(ANN, superseded=True)
+        left = await here.store.state.list_state_locations(ANN)
+
+    assert found == ()
+    assert left == ()
+
+
+async def test_a_mark_of_a_session_that_is_gone_is_removed(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/chat.db"
+    async with killed(store) as app:
+        await app.ask(ANN, BOLOGNA, session_id="s")
+        await app.sessions.delete(ANN, "s")
+
+    async with opened(store) as (app, memories):
+        reply = await app.ask(ANN, "Where do I live?", session_id="t")
+        marks = memories.last_marks(ANN)
+
+    assert BOLOGNA not in reply.text
+    assert not reply.degraded
+    assert marks == {}
+
+
+async def test_a_capture_that_takes_long_is_waited_for_once_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turn recalls what is there, and says that something is missing."""
+    monkeypatch.setattr("tenuto.recall.service._CATCH_UP_SECONDS", 0.01)
+    hang = Hang()
+    note = json.dumps({"messages": [{"message": number, "notes": []} for number in (1, 2, 3)]})
+    models = {"main": ScriptedModel("Fine."), "small": ScriptedModel([hang, Say(note)])}
+    async with opened(models=models, model="main", summarizer_model="small") as (app, memories):
+        for name in "stu":
+            await app.sessions.create(ANN, NewSession(title="Home"), session_id=name)
+        await memories.add(ANN, "I have a wooden boat.")
+        await app.ask(ANN, BOLOGNA, session_id="s")
+        slow = [await app.ask(ANN, "Which boat do I have?", session_id=name) for name in "tu"]
+        hang.release.set()
+        await app.upkeep.drain()
+        later = await app.ask(ANN, "Which boat do I have?", session_id="t")
+
+    assert [reply.degraded for reply in slow] == [("recall",), ("recall",)]
+    shown = [[one for one in reply.manifest.entries if one.kind is Kind.MEMORY] for reply in slow if reply.manifest]
+    assert [len(memories) for memories in shown] == [1, 1]
+    assert later.degraded == ()
+
+
+async def test_one_process_asks_the_model_about_a_session(tmp_path: Path) -> None:
+    """Whoever claims it first; the other finds what it has stored."""
+    store = f"sqlite:///{tmp_path}/chat.db"
+    note = json.dumps({"messages": [{"message": number, "notes": []} for number in (1, 2, 3)]})
+    small = [ScriptedModel(note) for _ in range(2)]
+    given = [{"models": {"main": ScriptedModel("Fine."), "small": one}, "model": "main"} for one in small]
+    async with (
+        opened(store, **given[0], summarizer_model="small") as (here, _),
+        opened(store, **given[1], summarizer_model="small") as (there, _),
+    ):
+        await here.sessions.create(ANN, NewSession(title="Work"), session_id="s")
+        for text in BOATS[:3]:
+            await here.ask(ANN, text, session_id="s")
+            await there.ask(ANN, "Thanks a lot!", session_id="s")
+        await asyncio.gather(here.upkeep.drain(), there.upkeep.drain())
+        await there.ask(ANN, "Thanks a lot!", session_id="s")
+        await there.upkeep.drain()
+
+    asked = "\n".join(request.messages[-1].text for one in small for request in one.requests)
+    assert [asked.count(text) for text in BOATS[:3]] == [1, 1, 1]
+
+
+async def test_small_talk_reads_nothing_and_writes_nothing_for_memories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither old messages nor the log are touched while there is nothing to capture."""
+    async with opened() as (app, memories):
+        await app.ask(ANN, "Thanks a lot!", session_id="s")
+        await app.upkeep.drain()
+        pages = list[Page]()
+        messages = app.sessions.messages
+
+        async def count(scope: Any, session_id: str, page: Page) -> Any:
+            # Of what was said since.
+            if page.after is not None:
+                pages.append(page)
+            return await messages(scope, session_id, page)
+
+        monkeypatch.setattr(app.sessions, "messages", count)
+        for _ in range(20):
+            await app.ask(ANN, "Thanks a lot!", session_id="s")
+        await app.upkeep.drain()
+        log = await memories.last_log(ANN)
+
+    assert pages == []
+    assert log.version == 0
