@@ -140,7 +140,11 @@ NOTES_SCHEMA: Final = _strict_schema()
 
 def quoted_notes(text: str) -> list[CapturedNote]:
     """The sentences of a message that are remembered without a model."""
-    return [CapturedNote("fact", sentence, start=text.find(sentence)) for sentence in quotable_sentences(text)]
+    # By the place of its first sentence: others that belong to it need not follow at once.
+    return [
+        CapturedNote("fact", quotation, start=text.find(split_sentences(quotation)[0]))
+        for quotation in quotable_sentences(text)
+    ]
 
 
 def batches(texts: Sequence[str]) -> list[range]:
