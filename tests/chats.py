@@ -111,6 +111,9 @@ class FollowUpRecorder:
     def follow(self, turn: TurnEnded) -> None:
         self.ended.append(turn)
 
+    async def note_stale(self, turn: TurnEnded) -> None:
+        pass
+
     async def secure(self, turn: TurnEnded, *, through: int, adding: int) -> None:
         pass
 

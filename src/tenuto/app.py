@@ -17,6 +17,7 @@ from tenuto.errors import Invalid, InvalidSetting
 from tenuto.lazy_imports import lazy_module
 from tenuto.model import AppendResult, Content, Draft, FinishTurn, OpenTurn, Role, Scope, Session, Usage, text_part
 from tenuto.model.channel import ChannelPolicy
+from tenuto.model.parameters import AnswerSchema
 from tenuto.model.policy import Preset, RunPolicy
 from tenuto.model.values import check_text
 from tenuto.ports import Channel, Clock, Detector, TaskEngine, utc_now
@@ -385,7 +386,9 @@ class Tenuto:
         if self._chat is not None:
             self._chat.clear_caches()
 
-    async def _ask_small(self, scope: Scope, instructions: str, text: str, tokens: int) -> str:
+    async def _ask_small(
+        self, scope: Scope, instructions: str, text: str, tokens: int, schema: AnswerSchema | None = None
+    ) -> str:
         """Ask the model for summaries, which the chat has if it is open; a program with its own model needs no chat."""
         async with self._chat_lock:
             small = self.upkeep.model or self._small
@@ -394,7 +397,7 @@ class Tenuto:
                 small = self._small = await self._stack.enter_async_context(opening)
                 # Before this model closes: summaries that are under way need it.
                 self._stack.push_async_callback(self.upkeep.drain, LAST_WORK)
-        return await small(scope, instructions, text, tokens)
+        return await small(scope, instructions, text, tokens, schema)
 
     async def _engine_with_runs(self) -> TaskEngine | None:
         """The engine, unless no plan has ever run."""

@@ -45,12 +45,14 @@ class SlowProvider:
             if "input" in body:
                 reply: Reply = embedding(body)
                 return reply
-            said = next((one for one in STATEMENTS if one in body["messages"][-1]["content"]), "")
-            if "memories" not in body["messages"][0]["content"]:
+            if "notes" not in body["messages"][0]["content"]:
                 return words("Boats")
             self._wait()
-            note = {"kind": "fact", "about": "user", "whose": "I", "quote": said, "text": said, "lasting": True}
-            return words(json.dumps({"memories": [note]}))
+            messages = body["messages"][-1]["content"].split("Message ")[1:]
+            said = [next((one for one in STATEMENTS if one in message), "") for message in messages]
+            notes = [[{"kind": "fact", "about": "user", "whose": "I", "quote": one, "lasting": True}] for one in said]
+            each = [{"message": number, "notes": one} for number, one in enumerate(notes, start=1)]
+            return words(json.dumps({"messages": each}))
 
         return answer
 
@@ -109,7 +111,8 @@ def test_nothing_said_is_skipped_while_captures_are_slow(
             say(server, STATEMENTS[half:], "harbours")
             found = remembered(server)
 
-    assert behind["unread"] >= half - 1
+    # A model is asked about eight at once.
+    assert behind["unread"] >= half - 8
     assert behind["unread_seconds"] > 0
     assert f"tenuto_capture_backlog {float(behind['unread'])}" in metrics
     assert sorted(one["text"] for one in found) == sorted(STATEMENTS)

@@ -43,6 +43,7 @@ from tenuto.model import (
 )
 from tenuto.model.generation import TurnEnded
 from tenuto.model.message import is_summary
+from tenuto.model.parameters import AnswerSchema
 from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptInputs, PromptPolicy
 from tenuto.ports import Store
@@ -148,12 +149,17 @@ class Life:
 
     def opened(self) -> Upkeep:
         """What follows the turns, in one process."""
-        small = None if self.plan.model == "none" else (lambda scope, system, text, most: model_that(self, text))
+
+        async def small(
+            scope: Scope, instructions: str, text: str, tokens: int, schema: AnswerSchema | None = None
+        ) -> str:
+            return await model_that(self, text)
+
         return Upkeep(
             sessions=self.sessions,
             redaction=UpkeepRedaction(NO_REDACTION),
             sweep_every=timedelta(minutes=5),
-            model=small,
+            model=None if self.plan.model == "none" else small,
         )
 
     @property

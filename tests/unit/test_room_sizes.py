@@ -27,14 +27,14 @@ LIMITS = {
     "model": 6150,  # attachments, their types and bombs; parameters and their ranges; thoughts; status of workers
     "ports": 1250,  # logs of turns; telemetry: spans of agents and tools, models that are observed
     "privacy": 10500,  # thoughts, items, calls that are answers; erasing all identities of a person
-    "recall": 3550,  # several identities as one copy; texts embedded together; marks of what nothing has read yet
+    "recall": 3700,  # several identities as one copy; texts embedded together; marks of what is unread or stale
     "server": 17350,  # attachments, in the forms of A2A and MCP as well; apps; Anthropic; rates of all; workers; people
     "sessions": 5150,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 750,  # where apps name sessions and users
     "stores": 15400,  # logs of turns; attachments: what a step adds and removes, entries of their own
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
-    "upkeep": 2250,  # captures at pauses and before searches, claimed, and found again after a kill
+    "upkeep": 2700,  # captures at pauses, claimed, found again after a kill; labels that are checked; stale stretches
     "wiring": 1900,  # models opened when a request names them; models that a caller gives, which were read in app.py
     CONSOLE: 15050,  # a choice of the model; attachments; people
     STORE_SCRIPTS: 960,  # attachments are counted and copied

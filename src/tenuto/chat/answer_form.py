@@ -1,8 +1,7 @@
-"""Answers in a demanded form: which tool stands in where a model has no such form, and whether an answer fits."""
+"""Answers in a demanded form: whether a schema can be checked, and whether an answer fits."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import lru_cache
 from typing import Final
 
@@ -10,21 +9,11 @@ import msgspec
 from jsonschema_rs import RegexOptions, ValidationError, Validator, validator_for
 
 from tenuto.errors import Invalid
-from tenuto.model.generation import ToolSpec
 from tenuto.model.parameters import AnswerSchema
 from tenuto.model.values import Json
 
 _ANY_OBJECT: Final = {"type": "object"}
 _MOST_FAULTS: Final = 5
-
-
-def answer_tool(schema: AnswerSchema, taken: Collection[str]) -> ToolSpec:
-    """A tool whose arguments are the answer, for models that know no other way; its name is none of those `taken`."""
-    name = schema.name
-    while name in taken:
-        name += "_"
-    about = schema.description or "Gives the answer to the user, in this form."
-    return ToolSpec(name=name, description=about, parameters=schema.schema or _ANY_OBJECT)
 
 
 def check_schema(schema: AnswerSchema) -> None:

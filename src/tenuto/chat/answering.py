@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from tenuto.assistants import Assistant
 from tenuto.background import run_in_background
 from tenuto.chat.agent_loop import AgentLoop, Completion, StepTimer
-from tenuto.chat.answer_form import answer_tool
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.loading import number_messages
 from tenuto.chat.request import ChatRequest, EventSink
@@ -39,7 +38,7 @@ from tenuto.errors import (
     Unavailable,
 )
 from tenuto.model import Content, FinishTurn, OpenTurn, Role
-from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelRequest, StepChanged, ToolCall, ToolSpec
+from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelRequest, StepChanged, ToolCall, ToolSpec, answer_tool
 from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, ModelParameters
 from tenuto.model.privacy import Sink
 from tenuto.model.prompt import (

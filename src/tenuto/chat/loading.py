@@ -443,7 +443,7 @@ def quote_memory(memory: Memory, language: Language, names: Mapping[str, str]) -
     words = WORDING[language]
     if memory.kind is MemoryKind.EPISODE:
         who = words.earlier_talk
-    elif memory.source is not MemorySource.QUOTE:
+    elif memory.source is MemorySource.WRITTEN:
         who = words.noted
     elif memory.speaker:
         who = words.speaker_said.format(name=names.get(memory.speaker) or words.member.rstrip(": "))

@@ -148,6 +148,8 @@ async def _answer_and_store(deps: ChatDeps, context: TurnContext, steps: StepTim
     hearing = deps.follow_up.hear(context.to_turn_ended(turn.session, log_tail=turn.window)) if turn else None
     try:
         async with LeaseRenewal(deps.sessions, context.turn):
+            if context.turn is not None and context.turn.stale_before:
+                await deps.follow_up.note_stale(context.to_turn_ended(context.turn.session))
             with _agent_span(deps, work):
                 await answer(deps, work)
         if hearing is not None:

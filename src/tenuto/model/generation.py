@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
@@ -36,6 +36,15 @@ class ToolSpec(Value, frozen=True, kw_only=True):
     description: str
     parameters: JsonObject
     strict: bool | None = None
+
+
+def answer_tool(schema: AnswerSchema, taken: Collection[str]) -> ToolSpec:
+    """A tool whose arguments are the answer, for models that know no other way; its name is none of those `taken`."""
+    name = schema.name
+    while name in taken:
+        name += "_"
+    about = schema.description or "Gives the answer to the user, in this form."
+    return ToolSpec(name=name, description=about, parameters=schema.schema or {"type": "object"})
 
 
 class ToolCall(Value, frozen=True, kw_only=True):

@@ -14,7 +14,9 @@ MEMORIES: Final = "memory"
 VECTORS: Final = "memory.vectors"
 MEMORY_CHANGES: Final = "memory.changes"
 MEMORY_LOG: Final = "log"
-"""The namespaces of an owner's state: memories, their vectors, and the log of changes under its one key."""
+STALE_STRETCHES: Final = "memory.stale"
+"""The namespaces of an owner's state: memories, their vectors, the log of changes under its one key, and the stale
+stretches of sessions that are not captured yet."""
 
 MAX_MEMORY: Final = 4_000
 """Characters of a memory's text."""
@@ -44,11 +46,11 @@ class MemorySource(StrEnum):
 class Memory(Value, frozen=True, kw_only=True):
     """One thing that is remembered.
 
-    `said_at` is when it was said last, in `session_id` and `seqs`, by `speaker`: in a chat the tag of a user, else
-    empty. One that `replaces` takes the place of earlier ones with the same `subject` ("employer"): these have
-    `valid_until` and `superseded_by`. `mentions` counts how often it was said. After `expires_at` it does not exist.
-    Of a person with several users, `identity` is the one who said it: listings and searches tell it, and it is not
-    stored.
+    `said_at` is when it was said last, in `session_id` and `seqs`, by `speaker`: in a chat the tag of a user, of an
+    episode the tags of all who spoke, else empty. One that `replaces` takes the place of earlier ones with the same
+    `subject` ("employer"): these have `valid_until` and `superseded_by`. `mentions` counts how often it was said. After
+    `expires_at` it does not exist. Of a person with several users, `identity` is the one who said it: listings and
+    searches tell it, and it is not stored.
     """
 
     id: str
@@ -139,12 +141,14 @@ class MemoryPolicy(Value, frozen=True, kw_only=True):
     """What is remembered, and for how long.
 
     An owner has at most `max_memories`; the oldest leave first, preferences never. `in_groups` captures what is said in
-    a chat of several people for that chat. `without_user` gives callers that name no user one memory in each
+    a chat of several people for that chat, `stale_groups` what such a chat was about when it has become stale (D12).
+    `without_user` gives callers that name no user one memory in each
     tenant's site: right where one person uses an installation, and wrong where several do.
     """
 
     enabled: bool = True
     in_groups: bool = False
+    stale_groups: bool = True
     without_user: bool = False
     max_memories: int = 20_000
     episode_life: timedelta | None = timedelta(days=180)

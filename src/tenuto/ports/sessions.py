@@ -217,6 +217,10 @@ class TurnFollowUp(Protocol):
         """
         ...
 
+    async def note_stale(self, turn: TurnEnded) -> None:
+        """Note, before the answer, what became stale with a turn; it raises nothing that would hinder the turn."""
+        ...
+
     def follow(self, turn: TurnEnded) -> None:
         """Start what is due, and return at once."""
         ...

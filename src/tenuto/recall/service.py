@@ -28,6 +28,7 @@ from tenuto.recall.owner_cache import OwnerCache, OwnerMemories, is_expired
 from tenuto.recall.person import PersonMemories
 from tenuto.recall.prepared_search import PreparedSearch, RecallResult
 from tenuto.recall.records import MemoryLog, MemoryRecords, StoredMemory
+from tenuto.recall.stale_stretches import StaleStretches
 from tenuto.recall.unread_marks import CatchUp, ChangeMarks, Marks, ReadThrough
 
 Redact: TypeAlias = Callable[[Scope, str], Awaitable[str | None]]
@@ -72,6 +73,7 @@ class Memories:
     ) -> None:
         self.policy = policy
         self.embedder = embedder
+        self.stale = StaleStretches(state)
         self._records = MemoryRecords(state, embedder.name if embedder is not None else "", new_id)
         self._redact = redact
         self._clock = clock

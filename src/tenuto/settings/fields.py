@@ -220,6 +220,7 @@ class Settings(Value, frozen=True, kw_only=True):
     # None: where the server needs no credential, and in the terminal.
     memories_without_user: bool | None = None
     memories_in_groups: bool = False
+    capture_group_memory: bool = True
     max_memories: int = 20_000
     episode_retention: timedelta = timedelta(days=180)
     fact_retention: timedelta = timedelta(0)
@@ -439,6 +440,7 @@ class Settings(Value, frozen=True, kw_only=True):
         return MemoryPolicy(
             enabled=self.memories,
             in_groups=self.memories_in_groups,
+            stale_groups=self.capture_group_memory,
             without_user=bool(self.memories_without_user),
             max_memories=self.max_memories,
             episode_life=self.episode_retention or None,

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from tenuto.context import TokenCounter
 from tenuto.context.compression import compresses, compression_due, would_evict_uncovered
 from tenuto.errors import TenutoError, Unavailable
-from tenuto.model import FinishTurn, OpenTurn
+from tenuto.model import FinishTurn, OpenTurn, Scope
 from tenuto.model.generation import TurnEnded
 from tenuto.model.policy import SessionPolicy
-from tenuto.model.scope import session_key
+from tenuto.model.scope import owner_key, owner_scope, session_key
 from tenuto.ports import Clock
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.recall.service import Memories
@@ -23,6 +23,7 @@ from tenuto.sessions import Sessions
 from tenuto.upkeep.capture import Capturer
 from tenuto.upkeep.compressor import Compressor
 from tenuto.upkeep.jobs import SPARE, JobCounts, Jobs, SmallModel, safely
+from tenuto.upkeep.stale_capture import StaleCapture
 from tenuto.upkeep.titler import Titler
 from tenuto.upkeep.unread import CaptureBacklog
 
@@ -103,21 +104,16 @@ class AfterTurn:
         self._compressor = Compressor(
             sessions=sessions, model=model, redaction=redaction, counter=self._counter, clock=clock
         )
-        self._capturer = (
-            Capturer(
-                memories=memories,
-                sessions=sessions,
-                model=model,
-                redaction=redaction,
-                compressor=self._compressor,
-                jobs=jobs,
-                clock=clock,
+        self._capturer: Capturer | None = None
+        self._stale: StaleCapture | None = None
+        if memories is not None:
+            self._capturer = Capturer(
+                memories=memories, sessions=sessions, model=model, redaction=redaction, jobs=jobs, clock=clock
             )
-            if memories is not None
-            else None
-        )
-        if memories is not None and self._capturer is not None:
             memories.captures = self._capturer.queue
+            self._stale = StaleCapture(
+                memories=memories, sessions=sessions, redaction=redaction, compressor=self._compressor
+            )
 
     @property
     def counts(self) -> JobCounts:
@@ -145,6 +141,8 @@ class AfterTurn:
             self._jobs.start("title", subject, lambda: self._titler.title(bare))
         if self._capturer is not None:
             self._follow_with_memories(self._capturer, turn, bare, subject)
+        if self._stale is not None and turn.recalls and self._stale.may_be_due(turn):
+            self._start_stale_capture(self._stale, turn.scope)
         # A running job will have covered what this turn saw; what came since is found due after the next turn.
         whose = (subject, turn.persona)
         if self._may_be_due(turn) and not self._jobs.is_running("summary", whose):
@@ -163,9 +161,20 @@ class AfterTurn:
         # By its version: a later turn's must not take the place of one that waits.
         if turn.edited_from:
             self._jobs.start("memory edit", (subject, turn.session.version), lambda: capturer.forget_edited(bare))
-        if turn.stale_before:
-            self._jobs.start("stale capture", (subject, turn.session.version), lambda: capturer.capture_stale(bare))
         capturer.hear(turn)
+
+    def _start_stale_capture(self, stale: StaleCapture, scope: Scope) -> None:
+        self._jobs.start("stale capture", owner_key(owner_scope(scope)), lambda: stale.capture_due(scope))
+
+    async def note_stale(self, turn: TurnEnded) -> None:
+        """Note what became stale with a turn that has begun, and clear it."""
+        if self._stale is not None:
+            await self._stale.note(turn)
+
+    async def capture_stale(self, owner: Scope) -> None:
+        """Remember the stale stretches of an owner that are due."""
+        if self._stale is not None:
+            await self._stale.capture_due(owner)
 
     def _may_be_due(self, turn: TurnEnded) -> bool:
         """Judged by the messages that the turn has loaded, before the stored session is read."""

@@ -1,8 +1,7 @@
-"""Capture: after a turn, remember what the user said of themselves; of a stale session, what it was about (D9 to D13).
+"""Capture: after a turn, remember what the user said of themselves.
 
-Only the user's own words are captured, never an answer: what was recalled into an answer is not remembered again. With
-a model, it extracts facts and preferences as JSON, each with whose it is and the words that support it, which are
-checked against the user's. Without one, whole sentences that state something about the user are quoted.
+Only the user's own sentences are captured, never an answer: what was recalled into an answer is not remembered again.
+With a model, it chooses and labels them. Without one, those that state something about the user are quoted.
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ import asyncio
 import logging
 from asyncio import Task
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
 
 from tenuto.background import run_in_background
-from tenuto.context.compression import of_persona
 from tenuto.errors import Invalid, SessionNotFound, TenutoError
 from tenuto.model import Message, Page, Role, Scope
 from tenuto.model.generation import TurnEnded
-from tenuto.model.memory import MAX_MEMORY, Memory, MemoryKind, MemorySource
+from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.scope import speaker_tag
@@ -32,21 +31,17 @@ from tenuto.recall.service import Memories, captured_id
 from tenuto.recall.unread_marks import Marks, ReadThrough, UnreadMark, claim_marks, is_claimed, remove_marks, set_mark
 from tenuto.sessions import Sessions, fresh_id
 from tenuto.upkeep.capture_queue import Captured, CaptureQueue
-from tenuto.upkeep.compressor import Compressor
 from tenuto.upkeep.jobs import Jobs, SmallModel
-from tenuto.upkeep.model_notes import NOTES_SYSTEM, CapturedNote, parse_notes
-from tenuto.upkeep.quotes import READ, quotable_sentences, states_something
+from tenuto.upkeep.model_notes import CapturedNote, quoted_notes
+from tenuto.upkeep.note_taking import NoteTaker
+from tenuto.upkeep.quotes import READ, states_something
 from tenuto.upkeep.unread import CaptureBacklog, UnreadStatements, oldest_due
 
-_TOKENS: Final = 1_000
-# The end of a stale session that is remembered: five turns.
-_STALE_MESSAGES: Final = 10
-# Statements of a session and sessions of an owner that are read and stored together, messages that are looked through
-# for them, and calls of the model.
+# Statements of a session and sessions of an owner that are read and stored together, and messages that are looked
+# through for them.
 _READ_AT_ONCE: Final = 10
 _SESSIONS_AT_ONCE: Final = 8
 _PAGE: Final = 100
-_CALLS_AT_ONCE: Final = 4
 _MOST_MEMORIES: Final = 500
 _NO_POLICIES: Final = Preset(sessions=SessionPolicy(), context=ContextPolicy())
 _log = logging.getLogger(__name__)
@@ -62,7 +57,6 @@ class Capturer:
         sessions: Sessions,
         model: SmallModel | None,
         redaction: UpkeepRedaction,
-        compressor: Compressor,
         jobs: Jobs,
         clock: Clock,
     ) -> None:
@@ -70,10 +64,9 @@ class Capturer:
         self._sessions = sessions
         self._model = model
         self._redaction = redaction
-        self._compressor = compressor
+        self._notes = NoteTaker(model=model, redaction=redaction)
         self._clock = clock
         self._unread = UnreadStatements(states_something)
-        self._calls = asyncio.Semaphore(_CALLS_AT_ONCE)
         self._marking: set[Task[None]] = set()
         # By which other processes of the machine tell whether this one is gone.
         self._reader = with_holder(fresh_id())
@@ -178,7 +171,7 @@ class Capturer:
             if portion.messages or mark.number:
                 progress[turn.session.id] = ReadThrough(portion.through, 0 if portion.more else mark.number)
         notes = await asyncio.gather(
-            *[self._extract(read[name], message) for name, one in portions.items() for message in one.messages]
+            *[self._extract(read[name], one.messages) for name, one in portions.items() if one.messages]
         )
         if progress:
             incarnations = {name: one.incarnation for name, one in portions.items()}
@@ -222,34 +215,6 @@ class Capturer:
                 read = read._replace(through=read.messages[-1].seq, more=True)
         return read
 
-    async def capture_stale(self, turn: TurnEnded) -> None:
-        """Remember in short what the user said before the session became stale (D10, D11)."""
-        if not self._covers(turn):
-            return
-        page = Page(limit=_STALE_MESSAGES, before=turn.stale_before)
-        history = await self._sessions.messages(turn.scope, turn.session.id, page)
-        stretch = of_persona([one for one in history.messages if one.seq >= turn.stale_from], turn.persona)
-        talk = [one for one in stretch if one.role is Role.USER and one.text.strip()]
-        if not talk:
-            return
-        (text,) = await self._redact(
-            turn, "\n".join([one.text for one in talk]), [await self._compressor.retell(turn, talk)]
-        )
-        if not text:
-            return
-        episode = Memory(
-            # The same end of the same session is remembered once, by whichever process finds it stale.
-            id=captured_id("stale", turn.session.id, talk[-1].id),
-            kind=MemoryKind.EPISODE,
-            text=text[:MAX_MEMORY],
-            said_at=talk[-1].sent_at,
-            source=MemorySource.STALE,
-            session_id=turn.session.id,
-            seqs=(talk[0].seq, talk[-1].seq),
-            persona=turn.persona,
-        )
-        await self._remember(turn, (episode,))
-
     async def forget_edited(self, turn: TurnEnded) -> None:
         """Take back what was captured from messages that an edit has removed; what was said elsewhere, too, stays."""
         if not self._covers(turn):
@@ -265,10 +230,6 @@ class Capturer:
     def _covers(self, turn: TurnEnded) -> bool:
         policy, scope = self._memories.policy, turn.scope
         return turn.recalls and policy.covers(scope) and (scope.chat is None or policy.in_groups)
-
-    async def _remember(self, turn: TurnEnded, memories: Sequence[Memory]) -> None:
-        """Store memories of one session."""
-        await self._store(turn.scope, {turn.session.id: turn.session.incarnation}, memories, {})
 
     async def _store(
         self,
@@ -306,54 +267,44 @@ class Capturer:
                     gone.add(session_id)
         return gone
 
-    async def _extract(self, turn: TurnEnded, message: Message) -> Sequence[Memory]:
-        notes = await self._ask_model(turn, message) if self._model is not None else None
+    async def _extract(self, turn: TurnEnded, messages: Sequence[Message]) -> list[Memory]:
+        """What is to be remembered of these statements of a session."""
+        taken = await self._notes.take_notes(turn, messages)
+        memories = await asyncio.gather(*map(partial(self._make_memories, turn), messages, taken))
+        return [memory for each in memories for memory in each]
+
+    async def _make_memories(
+        self, turn: TurnEnded, message: Message, notes: list[CapturedNote] | None
+    ) -> Sequence[Memory]:
         source = MemorySource.MODEL if notes is not None else MemorySource.QUOTE
         if notes is None:
-            notes = [CapturedNote(kind="fact", text=sentence) for sentence in quotable_sentences(message.text)]
+            notes = quoted_notes(message.text)
         scope = turn.scope
         texts = [part for note in notes for part in (note.text, note.subject)]
         clean = await self._redact(turn, message.text[:READ], texts)
-        notes = [
-            msgspec.structs.replace(note, text=text, subject=subject)
-            for note, text, subject in zip(notes, clean[::2], clean[1::2], strict=True)
-        ]
         speaker = speaker_tag(scope.tenant, message.speaker) if scope.chat is not None and message.speaker else ""
         return [
             Memory(
-                # By its place and not its text: another model call may word it differently.
-                id=captured_id(source, turn.session.id, message.id, str(number)),
+                # By its place: quoted after a model was asked, or asked again, it is the same memory.
+                id=captured_id("said", turn.session.id, message.id, str(note.start), str(len(note.text))),
                 kind=MemoryKind(note.kind),
-                text=note.text,
+                text=text,
                 said_at=message.sent_at,
                 source=source,
                 speaker=speaker,
                 session_id=turn.session.id,
                 seqs=(message.seq,),
                 persona=(message.persona or turn.persona or None) if turn.persona is not None else None,
-                subject=note.subject,
+                subject=subject,
                 replaces=note.replaces,
             )
-            for number, note in enumerate(notes)
-            if note.text
+            for note, text, subject in zip(notes, clean[::2], clean[1::2], strict=True)
+            if text
         ]
 
     async def _redact(self, turn: TurnEnded, message: str, notes: Sequence[str]) -> list[str]:
         """Notes as the policy and the types of the session and its assistant allow them."""
         return await self._redaction.for_memory(turn.session, turn.policies.privacy_also, message, notes)
-
-    async def _ask_model(self, turn: TurnEnded, message: Message) -> list[CapturedNote] | None:
-        """What the model notes; `None` if it fails or its answer cannot be used."""
-        assert self._model is not None
-        text = await self._redaction.to_model(turn.scope, message.text[:READ])
-        try:
-            async with self._calls:
-                answer = await self._model(turn.scope, NOTES_SYSTEM[turn.language], text, _TOKENS)
-        except Exception as error:
-            # Quotations replace any failed model; the message of the exception may quote user text.
-            _log.warning("statements were quoted without the model, which failed: %s", type(error).__name__)
-            return None
-        return parse_notes(answer, text)
 
 
 class _Portion(NamedTuple):

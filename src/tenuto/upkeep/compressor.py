@@ -34,6 +34,7 @@ from tenuto.model import Message, Page, Rewrite, Role, Scope, Session, Usage
 from tenuto.model.generation import Summary, TurnEnded
 from tenuto.model.media import shown_media, with_media_named
 from tenuto.model.message import readable_messages
+from tenuto.model.policy import ContextPolicy
 from tenuto.model.prompt import Language
 from tenuto.ports import Clock
 from tenuto.privacy.turn_redaction import UpkeepRedaction
@@ -108,12 +109,12 @@ class Compressor:
             ):
                 return
 
-    async def retell(self, turn: TurnEnded, messages: Sequence[Message]) -> str:
-        """The messages in short, by the model if there is one, for a memory."""
-        limits = self._summary_limits(turn)
+    async def retell(self, scope: Scope, messages: Sequence[Message], otherwise: Language) -> str:
+        """The messages in short, by the model if there is one, for a memory; in the language that users wrote."""
+        limits = self._storable(SummaryLimits(tokens=ContextPolicy().summary_tokens))
         texts = [message.text for message in messages if message.role is Role.USER]
-        turn = replace(turn, language=majority_language(texts, turn.language))
-        return (await self._summarize(turn, messages, "", limits))[0]
+        language = majority_language(texts, otherwise)
+        return (await self._summarize(scope, language, messages, "", limits))[0]
 
     async def _load_uncovered(self, turn: TurnEnded) -> _UncoveredLog:
         """Load what no summary covers, from the newest message backwards to the summary."""
@@ -138,8 +139,10 @@ class Compressor:
         """Store the summary; returns whether it is stored, by this or another process."""
         limits = self._summary_limits(turn)
         previous = compression.previous.text if compression.previous is not None else ""
-        speaking = replace(turn, language=_summary_language(compression, turn.language))
-        text, made_by = await self._summarize(speaking, compression.cover, previous, limits, at_once=at_once)
+        language = _summary_language(compression, turn.language)
+        text, made_by = await self._summarize(
+            turn.scope, language, compression.cover, previous, limits, at_once=at_once
+        )
         last = compression.cover[-1]
         summary = Summary(
             text=text,
@@ -197,47 +200,63 @@ class Compressor:
 
     def _summary_limits(self, turn: TurnEnded) -> SummaryLimits:
         """How long the summary may be; the size limit of messages holds for it too."""
-        limits = summary_limits(turn.prompt, turn.policies.context, self.counter)
+        return self._storable(summary_limits(turn.prompt, turn.policies.context, self.counter))
+
+    def _storable(self, limits: SummaryLimits) -> SummaryLimits:
         storable = max(16, (self._sessions.policy.max_message_bytes - _ENTRY_BYTES) // 4)
         return replace(limits, characters=min(limits.characters or storable, storable))
 
     async def _summarize(
-        self, turn: TurnEnded, cover: Sequence[Message], previous: str, limits: SummaryLimits, *, at_once: bool = False
+        self,
+        scope: Scope,
+        language: Language,
+        cover: Sequence[Message],
+        previous: str,
+        limits: SummaryLimits,
+        *,
+        at_once: bool = False,
     ) -> tuple[str, str]:
         """The summary and its source: a model if there is one and its answer is usable, else extraction."""
         shown: list[str] = []
-        if self._redaction.names_media(turn.scope):
-            cover, shown = with_media_named(cover, turn.language), shown_media(cover, turn.language)
+        if self._redaction.names_media(scope):
+            cover, shown = with_media_named(cover, language), shown_media(cover, language)
         cover = readable_messages(cover)
-        text, made_by = await self._summarize_words(turn, cover, previous, limits, at_once=at_once)
-        names = [self._redaction.for_summary(turn.scope, name) for name in shown]
-        return append_shown(text, names, turn.language, limits, self.counter), made_by
+        text, made_by = await self._summarize_words(scope, language, cover, previous, limits, at_once=at_once)
+        names = [self._redaction.for_summary(scope, name) for name in shown]
+        return append_shown(text, names, language, limits, self.counter), made_by
 
     async def _summarize_words(
-        self, turn: TurnEnded, cover: Sequence[Message], previous: str, limits: SummaryLimits, *, at_once: bool
+        self,
+        scope: Scope,
+        language: Language,
+        cover: Sequence[Message],
+        previous: str,
+        limits: SummaryLimits,
+        *,
+        at_once: bool,
     ) -> tuple[str, str]:
         if self._model is None or at_once:
-            return await self._extract(cover, previous, turn, limits), "extract"
+            return await self._extract(scope, language, cover, previous, limits), "extract"
         parts = portions(cover, self.counter)
         oldest = [message for part in parts[:-_MOST_REQUESTS] for message in part]
         if oldest:
-            previous = await self._extract(oldest, previous, turn, limits)
-        made_by, scope, redaction = "extract", turn.scope, self._redaction
+            previous = await self._extract(scope, language, oldest, previous, limits)
+        made_by, redaction = "extract", self._redaction
         for part in parts[-_MOST_REQUESTS:]:
             # In a thread: long messages take a while, and other turns need not wait.
             request = await asyncio.to_thread(
                 build_summary_request,
                 part,
                 previous,
-                turn.language,
+                language,
                 limits,
                 lambda text: redaction.for_model(scope, redaction.for_summary(scope, text)),
                 self.counter,
                 in_chat=scope.chat is not None,
             )
-            summary = await self._ask_model(turn.scope, request)
+            summary = await self._ask_model(scope, request)
             made_by = "extract" if summary is None else "model"
-            previous = summary or await self._extract(part, previous, turn, limits)
+            previous = summary or await self._extract(scope, language, part, previous, limits)
         return previous, made_by
 
     async def _ask_model(self, scope: Scope, request: SummaryRequest) -> str | None:
@@ -255,7 +274,9 @@ class Compressor:
             return None
         return self._redaction.for_summary(scope, summary)
 
-    async def _extract(self, messages: Sequence[Message], previous: str, turn: TurnEnded, limits: SummaryLimits) -> str:
+    async def _extract(
+        self, scope: Scope, language: Language, messages: Sequence[Message], previous: str, limits: SummaryLimits
+    ) -> str:
         # In a thread: hundreds of long messages take a while, and other turns need not wait.
         return await asyncio.to_thread(
             summarise,
@@ -263,10 +284,10 @@ class Compressor:
             previous,
             tokens=limits.tokens,
             characters=limits.characters,
-            language=turn.language,
+            language=language,
             counter=self.counter,
-            redact=lambda text: self._redaction.for_summary(turn.scope, text),
-            in_chat=turn.scope.chat is not None,
+            redact=lambda text: self._redaction.for_summary(scope, text),
+            in_chat=scope.chat is not None,
         )
 
 

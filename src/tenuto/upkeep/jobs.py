@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from traceback import extract_tb
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
 from tenuto.background import run_in_background
 from tenuto.errors import Unavailable
 from tenuto.model import Scope
+from tenuto.model.parameters import AnswerSchema
 from tenuto.model.values import Value
 
 Work: TypeAlias = Callable[[], Awaitable[object]]
@@ -198,6 +199,12 @@ async def safely(kind: str, work: Work) -> bool:
     return False
 
 
-# The small model for titles and summaries, which limits its own time: scope, instructions, text, and the most output
-# tokens.
-SmallModel: TypeAlias = Callable[[Scope, str, str, int], Awaitable[str]]
+class SmallModel(Protocol):
+    """The model for titles, summaries and notes, which limits its own time and the tokens of its answer.
+
+    With a `schema` the answer is demanded in that form, and not checked.
+    """
+
+    async def __call__(
+        self, scope: Scope, instructions: str, text: str, tokens: int, schema: AnswerSchema | None = None
+    ) -> str: ...

@@ -26,7 +26,7 @@ async def erase_chat_memories(store: Store, person: Scope, new_id: Callable[[], 
     counts, tag = {"chat_memories": 0}, speaker_tag(person.tenant, person.user or "")
     for chat in chats:
         try:
-            own = [one.memory.id async for one in records.load(chat) if one.memory.speaker == tag]
+            own = [one.memory.id async for one in records.load(chat) if tag in one.memory.speaker.split()]
         except MasterKeyMissing:
             raise
         except DecryptionFailed:

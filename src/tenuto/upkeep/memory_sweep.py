@@ -1,15 +1,16 @@
-"""Upkeep of memories: expired ones are removed, and those without a vector of the present embedder get one."""
+"""Upkeep of memories: expired ones leave, those without a vector of the present embedder get one, and stale stretches
+of sessions are captured that no process has captured since."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from tenuto.model import Scope, StateLocation
-from tenuto.model.memory import MEMORIES
+from tenuto.model.memory import MEMORIES, STALE_STRETCHES
 from tenuto.ports import Clock, Store
 from tenuto.recall.service import Memories
 from tenuto.upkeep.scheduled_scan import claim_round
@@ -30,8 +31,16 @@ class SweepProgress(NamedTuple):
 class MemorySweep:
     """Goes through all memories once a day, in one process of an installation."""
 
-    def __init__(self, *, memories: Memories, store: Store, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        memories: Memories,
+        store: Store,
+        clock: Clock,
+        capture_stale: Callable[[Scope], Awaitable[None]] | None = None,
+    ) -> None:
         self._memories = memories
+        self._capture_stale = capture_stale
         self._store = store
         self._clock = clock
 
@@ -53,6 +62,8 @@ class MemorySweep:
             for last in sites:
                 async for owner in self._owners(last):
                     try:
+                        if self._capture_stale is not None:
+                            await self._capture_stale(owner)
                         embedded += await self._memories.sweep_owner(owner)
                     except Exception as error:
                         # The others are swept whatever fails with one.
@@ -63,17 +74,17 @@ class MemorySweep:
     async def _owners(self, site: Scope) -> AsyncIterator[Scope]:
         if self._memories.policy.without_user:
             yield site
-        async for owner in memory_owners(self._store, site):
+        async for owner in memory_owners(self._store, site, (MEMORIES, STALE_STRETCHES)):
             yield owner
 
 
-async def memory_owners(store: Store, site: Scope) -> AsyncIterator[Scope]:
-    """The users and chats of a site that have memories."""
+async def memory_owners(store: Store, site: Scope, namespaces: Container[str] = (MEMORIES,)) -> AsyncIterator[Scope]:
+    """The users and chats of a site that have memories, or other values of these namespaces."""
     after: StateLocation | None = None
     owner: Scope | None = None
     while page := await store.state.list_state_locations(site, after, _PAGE):
         for after in page:
-            if after.namespace == MEMORIES and after.scope != owner:
+            if after.namespace in namespaces and after.scope != owner:
                 owner = after.scope
                 yield owner
         if len(page) < _PAGE:

@@ -31,6 +31,7 @@ from tenuto.llm.choice import ModelChoice
 from tenuto.llm.reach import names_local_model
 from tenuto.model import Scope
 from tenuto.model.analytics import UsageCounts
+from tenuto.model.parameters import AnswerSchema
 from tenuto.model.prompt import Language
 from tenuto.model.values import to_text
 from tenuto.ports import ChatModel, Clock, OwnersOf, StateStore, Store, TaskEngine, Telemetry, facts_of
@@ -100,7 +101,14 @@ async def open_chat(
         _check_default(known)
         # The offline model makes titles and summaries no better than extraction does.
         summarizer_model = _make_small(shelf[small], timeout, spending) if small != OFFLINE else None
-        sweep = MemorySweep(memories=memories, store=store, clock=clock) if settings.memories else None
+        sweep = None
+        if settings.memories:
+            sweep = MemorySweep(
+                memories=memories,
+                store=store,
+                clock=clock,
+                capture_stale=lambda owner: upkeep.after_turn.capture_stale(owner),
+            )
         upkeep.equip(model=summarizer_model, memories=memories, memory_sweep=sweep)
         # Before the models close: work for finished turns may still call them.
         stack.push_async_callback(upkeep.drain, LAST_WORK)
@@ -257,8 +265,8 @@ def _make_small(model: ChatModel, timeout: timedelta, spending: Spending) -> Sma
 
     timeout = min(timeout, _BACKGROUND_TIMEOUT)
 
-    async def small(scope: Scope, instructions: str, text: str, tokens: int) -> str:
-        text, ended = await complete(model, instructions, text, tokens, timeout)
+    async def small(scope: Scope, instructions: str, text: str, tokens: int, schema: AnswerSchema | None = None) -> str:
+        text, ended = await complete(model, instructions, text, tokens, timeout, schema)
         counts = UsageCounts(
             input_tokens=ended.input_tokens, output_tokens=ended.output_tokens, cost_nanos=ended.cost_nanos
         )

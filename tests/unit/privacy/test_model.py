@@ -174,8 +174,8 @@ async def test_the_model_for_titles_sees_no_more_than_models_may(title: str) -> 
         await app.ask(ANN, f"Please write to {MAIL} today.")
         await app.upkeep.drain()
         asked = [str(asking.messages) for asking in model.requests]
-        # The answer, the title, and what to remember.
-        assert len(asked) == 3
+        # The answer, the title, and what to remember, which is asked for once more since a title is no answer to it.
+        assert len(asked) == 4
         assert not any(MAIL in one for one in asked)
 
 

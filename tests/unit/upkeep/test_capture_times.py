@@ -76,7 +76,8 @@ async def test_what_is_said_in_a_row_is_embedded_and_stored_together(monkeypatch
         found = await memories.list(ANN)
 
     assert len(found) == len(BOATS)
-    assert len(calls) <= 3
+    # Eight, those that came while they were read, and the rest.
+    assert len(calls) <= 4
     assert sum(calls) == len(BOATS)
 
 
@@ -235,7 +236,7 @@ async def test_a_capture_that_takes_long_is_waited_for_once_and_said(monkeypatch
     """The turn recalls what is there, and says that something is missing."""
     monkeypatch.setattr("tenuto.recall.service._CATCH_UP_SECONDS", 0.01)
     hang = Hang()
-    note = json.dumps({"memories": []})
+    note = json.dumps({"messages": [{"message": number, "notes": []} for number in (1, 2, 3)]})
     models = {"main": ScriptedModel("Fine."), "small": ScriptedModel([hang, Say(note)])}
     async with opened(models=models, model="main", summarizer_model="small") as (app, memories):
         for name in "stu":
@@ -256,7 +257,7 @@ async def test_a_capture_that_takes_long_is_waited_for_once_and_said(monkeypatch
 async def test_one_process_asks_the_model_about_a_session(tmp_path: Path) -> None:
     """Whoever claims it first; the other finds what it has stored."""
     store = f"sqlite:///{tmp_path}/chat.db"
-    note = json.dumps({"memories": []})
+    note = json.dumps({"messages": [{"message": number, "notes": []} for number in (1, 2, 3)]})
     small = [ScriptedModel(note) for _ in range(2)]
     given = [{"models": {"main": ScriptedModel("Fine."), "small": one}, "model": "main"} for one in small]
     async with (
@@ -271,8 +272,8 @@ async def test_one_process_asks_the_model_about_a_session(tmp_path: Path) -> Non
         await there.ask(ANN, "Thanks a lot!", session_id="s")
         await there.upkeep.drain()
 
-    asked = [request.messages[-1].text for one in small for request in one.requests]
-    assert sorted(asked) == sorted(BOATS[:3])
+    asked = "\n".join(request.messages[-1].text for one in small for request in one.requests)
+    assert [asked.count(text) for text in BOATS[:3]] == [1, 1, 1]
 
 
 async def test_small_talk_reads_nothing_and_writes_nothing_for_memories(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -304,9 +304,9 @@ def _memories(turn: ToolContext) -> Iterator[Utterance]:
     """What was remembered for the question; the oldest first, and no summaries of conversations."""
     days = PHRASES[turn.language].days
     for memory in sorted(turn.memories, key=lambda one: one.said_at):
-        if memory.source in (MemorySource.MODEL, MemorySource.WRITTEN):
+        if memory.source is MemorySource.WRITTEN:
             yield Utterance(Speaker.NOTED, memory.text)
-        elif memory.source is MemorySource.QUOTE:
+        elif memory.source in (MemorySource.MODEL, MemorySource.QUOTE):
             ago = (turn.now.date() - memory.said_at.date()).days
             when = days[0 if ago <= 0 else 1 if ago == 1 else 2 if 7 <= ago < 14 else 3]
             speaker = Speaker.OTHER if memory.speaker else Speaker.MEMORY
