@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain, count
+from math import isqrt
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,9 @@ _SESSION_BEST: Final = 3
 _STEPS: Final = 1_000_000
 # A product of more steps is given to threads by BLAS, whose start costs many times what such small ones take.
 _STEPS_WITHOUT_THREADS: Final = 300_000
+_LEAST_BLOCK: Final = 16
+# Texts that share a term are paired one by one up to so many.
+_FEW_TEXTS: Final = 8
 
 
 def min_max_normalize(scores: Floats, among: Mask) -> Floats:
@@ -33,24 +37,40 @@ def min_max_normalize(scores: Floats, among: Mask) -> Floats:
 
 
 def pairwise_dot(rows: Floats) -> Floats:
-    """The product of each row with each other one."""
-    block = max(1, _STEPS_WITHOUT_THREADS // max(1, rows.size))
-    across, products = rows.T, np.empty((len(rows), len(rows)), np.float32)
-    for start in range(0, len(rows), block):
-        np.matmul(rows[start : start + block], across, out=products[start : start + block])
+    """The product of each row with each other one; exact for rows of small whole numbers, so in any order."""
+    block = max(_LEAST_BLOCK, isqrt(_STEPS_WITHOUT_THREADS // max(1, rows.shape[1])))
+    products = np.empty((len(rows), len(rows)), np.float32)
+    for top in range(0, len(rows), block):
+        for left in range(top, len(rows), block):
+            part = rows[top : top + block] @ rows[left : left + block].T
+            products[top : top + block, left : left + block] = part
+            products[left : left + block, top : top + block] = part.T
     return products
 
 
 def jaccard_similarities(term_lists: Sequence[Sequence[str]]) -> Floats:
     """The share of their different terms that each two texts have in common; 0 for a few, which say too little."""
-    sizes = list(map(len, term_lists))
+    many, sizes = len(term_lists), np.fromiter(map(len, term_lists), np.intp, len(term_lists))
     numbers: defaultdict[str, int] = defaultdict(count().__next__)
-    columns = np.fromiter(map(numbers.__getitem__, chain.from_iterable(term_lists)), np.intp, sum(sizes))
-    incidence = np.zeros((len(term_lists), len(numbers)), np.float32)
-    incidence[np.repeat(np.arange(len(term_lists)), sizes), columns] = 1
-    both = pairwise_dot(incidence)
-    different = both.diagonal()
-    shares: Floats = both / np.maximum(different[:, None] + different - both, np.float32(1))
+    columns = np.fromiter(map(numbers.__getitem__, chain.from_iterable(term_lists)), np.intp, int(sizes.sum()))
+    # Numbers of 16 bits are sorted in linear time.
+    order = (columns.astype(np.uint16) if len(numbers) < 1 << 16 else columns).argsort(kind="stable")
+    columns, texts = columns[order], np.repeat(np.arange(many), sizes)[order]
+    spread = np.bincount(columns, minlength=1)
+    # Most terms are in one text alone, or in few: only those of many are worth a column of a matrix.
+    frequent = spread > _FEW_TEXTS
+    incidence = np.zeros((many, int(np.count_nonzero(frequent))), np.float32)
+    wide = frequent[columns]
+    incidence[texts[wide], (np.cumsum(frequent) - 1)[columns[wide]]] = 1
+    columns, texts = columns[~wide], texts[~wide]
+    pairs = [
+        (texts[:-distance] * many + texts[distance:])[columns[:-distance] == columns[distance:]]
+        for distance in range(1, min(_FEW_TEXTS, len(texts)))
+    ]
+    rare = np.bincount(np.concatenate([np.empty(0, np.intp), *pairs]), minlength=many * many).reshape(many, many)
+    both = pairwise_dot(incidence) + (rare + rare.T + np.diag(sizes - incidence.sum(axis=1).astype(np.intp)))
+    different = sizes.astype(np.float32)
+    shares: Floats = (both / np.maximum(different[:, None] + different - both, 1)).astype(np.float32)
     shares[both < FEW_TERMS] = 0
     return shares
 
