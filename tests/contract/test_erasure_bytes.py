@@ -35,7 +35,7 @@ from tenuto.model import (
     tool_call,
     tool_result,
 )
-from tenuto.model.memory import VECTORS, Memory, MemoryKind, MemoryQuery
+from tenuto.model.memory import MEMORY_INDEX, VECTORS, Memory, MemoryKind, MemoryQuery
 from tenuto.model.privacy import Mode, PrivacyPolicy
 from tenuto.model.scope import session_key, speaker_tag
 from tenuto.model.stored import Part
@@ -44,6 +44,7 @@ from tenuto.privacy.compliance.compaction import CompactionStatus
 from tenuto.privacy.compliance.service import PrivacyService
 from tenuto.privacy.crypto.keyring import load_key_ring
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
+from tenuto.recall import owner_cache, stored_index
 from tenuto.stores.engine import Engine
 from tenuto.stores.engine.sealing import SealedCodecs
 from tenuto.stores.engine.state import record_key
@@ -386,8 +387,12 @@ async def test_nothing_of_an_erased_persons_tasks_remains(proof: Proof, clock: F
     assert receipt.counts["task_deadlines"] >= 2
 
 
-async def test_nothing_of_an_erased_persons_memories_remains(proof: Proof, clock: FakeClock) -> None:
-    """Texts, subjects, superseded ones, vectors, the log of changes, and what a chat remembers of the person."""
+async def test_nothing_of_an_erased_persons_memories_remains(
+    proof: Proof, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts, subjects, superseded ones, vectors, logs, the stored index, and what a chat remembers of the person."""
+    monkeypatch.setattr(owner_cache, "_AT_ONCE", 0)
+    monkeypatch.setattr(stored_index, "BLOCK", 1)
     theirs, others = Marks(), Marks()
     team = Scope(tenant="acme", channel="lark", chat=fresh("team"))
     one, two = (memories_over(proof.store, clock, LetterEmbedder()) for _ in range(2))
@@ -406,6 +411,8 @@ async def test_nothing_of_an_erased_persons_memories_remains(proof: Proof, clock
     person, other = (Scope(tenant="acme", user=mark("user")) for mark in (theirs, others))
     known = [await memory_texts(two, scope) for scope in (person, other, team)]
     vectors = await proof.store.state.list_state(person, VECTORS)
+    await one.drain()
+    indexed = [len(await proof.store.state.state_keys(scope, MEMORY_INDEX)) for scope in (person, other, team)]
     await proof.store.upkeep.compact()  # Now it is in every kind of file that there is.
     before = await found(proof, theirs)
 
@@ -426,8 +433,11 @@ async def test_nothing_of_an_erased_persons_memories_remains(proof: Proof, clock
     assert (len(vectors), [len(each) for each in known]) == (2, [1, 1, 2])
     assert {place: names for place, names in after.items() if names} == {}
     assert all(kept[place] == others.all - {"forgotten"} for place in proof.holds)
-    # Two memories, their vectors, and the log.
-    assert (receipt.counts["states"], receipt.counts["chat_memories"]) == (5, 1)
+    # Two memories, their vectors, the log, and the stored index.
+    assert min(indexed) > 1
+    assert (receipt.counts["states"], receipt.counts["chat_memories"]) == (5 + indexed[0], 1)
+    left = [len(await proof.store.state.state_keys(scope, MEMORY_INDEX)) for scope in (person, other, team)]
+    assert left == [0, indexed[1], 0]
     # Nor does another process answer from its copy.
     assert await memory_texts(two, person) == set()
     assert (await two.search(person, MemoryQuery(text="work"))).hits == ()

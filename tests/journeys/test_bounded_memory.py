@@ -26,7 +26,7 @@ BOUNDS: Final = (
     "chat.sent_turns._MOST_CACHED",
     "context.tokens._MOST_RECURRING",
     "privacy.detection.finder._MOST_KNOWN",
-    "recall.owner_cache._MOST_MEMORIES",
+    "recall.owner_cache._MOST_OWNERS",
     "recall.embedding._MOST_VECTORS",
     "server.auth._REMEMBERED",
     "stores.sqlite._commits._MOST_ROWS",

@@ -27,7 +27,7 @@ LIMITS = {
     "model": 6150,  # attachments, their types and bombs; parameters and their ranges; thoughts; status of workers
     "ports": 1250,  # logs of turns; telemetry: spans of agents and tools, models that are observed
     "privacy": 10500,  # thoughts, items, calls that are answers; erasing all identities of a person
-    "recall": 3700,  # several identities as one copy; texts embedded together; marks of what is unread or stale
+    "recall": 4500,  # several identities as one copy; marks of what is unread or stale; the stored index of an owner
     "server": 17350,  # attachments, in the forms of A2A and MCP as well; apps; Anthropic; rates of all; workers; people
     "sessions": 5150,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 750,  # where apps name sessions and users

@@ -15,8 +15,10 @@ VECTORS: Final = "memory.vectors"
 MEMORY_CHANGES: Final = "memory.changes"
 MEMORY_LOG: Final = "log"
 STALE_STRETCHES: Final = "memory.stale"
-"""The namespaces of an owner's state: memories, their vectors, the log of changes under its one key, and the stale
-stretches of sessions that are not captured yet."""
+MEMORY_LOG_TAIL: Final = "tail"
+MEMORY_INDEX: Final = "memory.index"
+"""The namespaces of an owner's state: memories, their vectors, the log of changes under its two keys, the stale
+stretches of sessions that are not captured yet, and the stored index, which repeats memories and goes with them."""
 
 MAX_MEMORY: Final = 4_000
 """Characters of a memory's text."""
@@ -142,8 +144,9 @@ class MemoryPolicy(Value, frozen=True, kw_only=True):
 
     An owner has at most `max_memories`; the oldest leave first, preferences never. `in_groups` captures what is said in
     a chat of several people for that chat, `stale_groups` what such a chat was about when it has become stale (D12).
-    `without_user` gives callers that name no user one memory in each
-    tenant's site: right where one person uses an installation, and wrong where several do.
+    `without_user` gives callers that name no user one memory in each tenant's site: right where one person uses an
+    installation, and wrong where several do. `cache_bytes` is what the indexes of all owners in one process take at
+    most; the least recently used leave it first.
     """
 
     enabled: bool = True
@@ -151,6 +154,7 @@ class MemoryPolicy(Value, frozen=True, kw_only=True):
     stale_groups: bool = True
     without_user: bool = False
     max_memories: int = 20_000
+    cache_bytes: int = 256 * 1024 * 1024
     episode_life: timedelta | None = timedelta(days=180)
     fact_life: timedelta | None = None
     preference_life: timedelta | None = None

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, Protocol, TypeGuard
 
 from tenuto.errors import InvalidSetting
-from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, STALE_STRETCHES, VECTORS
+from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_INDEX, STALE_STRETCHES, VECTORS
 from tenuto.model.scope import Scope
 from tenuto.model.task import is_task_namespace
 from tenuto.model.values import Json, Value
@@ -78,9 +78,9 @@ _NO_PSEUDONYM: Final = frozenset({Sink.LOG, Sink.MEMORY, Sink.BOARD, Sink.EXPORT
 SHOP: Final = "goods"
 # The namespace of the sessions that are found by the history of their requests.
 HISTORIES: Final = "sessions-by-history"
-# Namespaces of users that are not redacted: business data (an order needs its number), vectors and ids of memories, and
-# ids of sessions.
-_BOOKS: Final = frozenset({SHOP, VECTORS, MEMORY_CHANGES, STALE_STRETCHES, HISTORIES})
+# Namespaces of users that are not redacted: business data (an order needs its number), vectors and ids of memories, the
+# index of memories, which is made of redacted ones, and ids of sessions.
+_BOOKS: Final = frozenset({SHOP, VECTORS, MEMORY_CHANGES, MEMORY_INDEX, STALE_STRETCHES, HISTORIES})
 
 _NO_MARKS: Final[Mapping[tuple[str, str], str]] = MappingProxyType({})
 

@@ -7,10 +7,11 @@ over encrypted stores. numpy is loaded with this module, which only a search or 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from math import sqrt
-from sys import getsizeof
+from itertools import count
+from math import inf, sqrt
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,9 +19,10 @@ from numpy.typing import NDArray
 
 from tenuto.errors import Invalid
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery, MemoryScores
-from tenuto.recall.dates import Dated, Period, date_terms, read_query, text_terms
+from tenuto.recall.blocks import MAX_COUNT, BlockWriter, IndexBlock, Vector, memory_terms, quantize
+from tenuto.recall.dates import Dated, Period, read_query, text_terms
 from tenuto.recall.lexical import terms
-from tenuto.recall.postings import NEIGHBOUR_SHARE, Floats, Mask, Postings, Scores, Visible, make_visible
+from tenuto.recall.postings import COUNT_BITS, NEIGHBOUR_SHARE, Floats, Mask, Postings, Scores, Visible, make_visible
 from tenuto.recall.ranking import (
     FEW_TERMS,
     drop_duplicates,
@@ -32,7 +34,7 @@ from tenuto.recall.ranking import (
     top_k,
 )
 
-Vector: TypeAlias = Sequence[float] | NDArray[np.float32]
+Steps: TypeAlias = NDArray[np.int8]
 
 DUPLICATE_AT: Final = 0.85
 """From which cosine on two memories say the same; measured with the local embedder."""
@@ -58,6 +60,8 @@ _REPEATS: Final = 4
 """How often a memory may be repeated before its repetitions take the place of other candidates."""
 _FOLLOW_UP_TERMS: Final = 2
 _CHUNK: Final = 512
+# What a memory takes in lists and tables of Python objects, beside its terms.
+_SLOT_BYTES: Final = 250
 
 _KINDS: Final = {kind: number for number, kind in enumerate(MemoryKind)}
 _ROW: Final = np.dtype(
@@ -91,6 +95,15 @@ class _FilterView(NamedTuple):
     candidates: Mask
 
 
+class _FilledTerms(NamedTuple):
+    """The terms of the memories that an index was filled with: numbers in `names`, those of a slot up to its end."""
+
+    names: list[str]
+    numbers: NDArray[np.uint32]
+    counts: bytes
+    ends: NDArray[np.int64]
+
+
 class _Candidates(NamedTuple):
     """The slots that a query found. `arms` are what words, meaning, period and speaker give, a row each; `fused` is
     their sum."""
@@ -118,7 +131,11 @@ class MemoryIndex:
     def __init__(self, memories: Iterable[Memory] = (), vectors: Mapping[str, Vector] | None = None) -> None:
         self._slots: dict[str, int] = {}
         self._memories: list[Memory | None] = []
-        self._terms: list[tuple[str, ...]] = []
+        # The different terms of each memory, `None` as it was filled in, and how often each occurs.
+        self._terms: list[tuple[str, ...] | None] = []
+        self._counts: list[bytes] = []
+        self._filled = _FilledTerms([], np.empty(0, np.uint32), b"", np.zeros(1, np.int64))
+        self._term_count = 0
         self._free: list[int] = []
         self._rows: NDArray[np.void] = np.zeros(16, _ROW)
         # A byte for each number, times `scale`: a quarter of the memory, for a tenth more time and the same ranking.
@@ -136,10 +153,38 @@ class MemoryIndex:
         return len(self._slots)
 
     def nbytes(self) -> int:
-        """Bytes of the index, without the memories themselves."""
+        """Bytes of the index, about, without the memories themselves."""
         vectors = 0 if self._vectors is None else self._vectors.nbytes
         view = 0 if self._view is None else self._view.visible.nbytes()
-        return self._rows.nbytes + vectors + view + self._postings.nbytes() + sum(map(getsizeof, self._terms))
+        own = _SLOT_BYTES * len(self._memories) + 9 * self._term_count
+        return self._rows.nbytes + vectors + view + self._postings.nbytes() + own
+
+    @classmethod
+    def of_blocks(cls, blocks: Sequence[IndexBlock]) -> MemoryIndex:
+        """An index of blocks that hold each memory once, and vectors of one length."""
+        index = cls()
+        index._load(blocks)
+        return index
+
+    def block(self, memory_ids: Iterable[str]) -> IndexBlock:
+        """Some of the memories as a block."""
+        writer = BlockWriter()
+        for memory_id in memory_ids:
+            slot = self._slots[memory_id]
+            row = self._rows[slot]
+            vector = self._vectors[slot] if self._vectors is not None and row["embedded"] else None
+            memory = self._memory(slot)
+            writer.add(
+                memory, self._terms_of(slot), self._counts_of(slot), int(row["said"]), float(row["length"]), vector
+            )
+        return writer.finish()
+
+    def same_terms(self, text: str) -> list[Memory]:
+        """The memories whose texts have the same different terms as this one."""
+        unique = set(text_terms(text))
+        slots = self._postings.slots(min(unique, key=self._postings.count)) if unique else ()
+        alike = [slot for slot in slots if set(self._terms_of(slot)[: int(self._rows["said"][slot])]) == unique]
+        return [self._memory(slot) for slot in alike]
 
     def put(self, memory: Memory, vector: Vector | None = None) -> None:
         """Add a memory, or replace the one of the same id. Without a vector, that of the same text is kept.
@@ -147,38 +192,39 @@ class MemoryIndex:
         Raises:
             Invalid: the vector has another length than those here; vectors of two embedders cannot be compared.
         """
-        unit = self._unit(vector)
+        steps = self._steps(vector)
         if (old := self._slots.get(memory.id)) is not None:
             same_text = self._memory(old).text == memory.text
-            if unit is None and same_text and self._vectors is not None and self._rows["embedded"][old]:
-                unit = self._unpack([old])[0]
+            if steps is None and same_text and self._vectors is not None and self._rows["embedded"][old]:
+                steps = self._vectors[old].copy()
             self.remove(memory.id)
         slot = self._new_slot()
         self._view = None
         self._slots[memory.id] = slot
         self._memories[slot] = memory
-        own_terms = text_terms(memory.text)
-        all_terms = own_terms + terms(memory.speaker) + date_terms(memory.said_at)
-        self._terms[slot], length = self._postings.add(slot, all_terms)
+        found = memory_terms(memory)
+        self._terms[slot] = self._postings.add(slot, found.counts)
+        self._counts[slot] = bytes([min(count, MAX_COUNT) for count in found.counts.values()])
+        self._term_count += len(found.counts)
         self._rows[slot] = (
             memory.said_at.timestamp(),
-            memory.expires_at.timestamp() if memory.expires_at else np.inf,
-            -np.inf if memory.superseded_by else memory.valid_until.timestamp() if memory.valid_until else np.inf,
+            _expires_at(memory),
+            _valid_until(memory),
             -1,
             -1,
             -1,
             -1 if memory.persona is None else self._personas.setdefault(memory.persona, len(self._personas)),
             self._speakers.setdefault(memory.speaker, len(self._speakers)),
-            len(set(own_terms)),
-            length,
+            found.said,
+            found.counts.total(),
             0,
             1,
             _KINDS[memory.kind],
             True,
-            unit is not None,
+            steps is not None,
         )
-        if unit is not None:
-            self._hold_vector(slot, unit)
+        if steps is not None:
+            self._hold_vector(slot, steps)
         if memory.session_id:
             self._link(slot, memory)
 
@@ -189,24 +235,94 @@ class MemoryIndex:
             return
         self._view = None
         memory = self._memory(slot)
-        self._postings.discard(slot, self._terms[slot])
+        its_terms = self._terms_of(slot)
+        self._postings.discard(slot, its_terms)
         if memory.session_id:
             self._unlink(slot, memory)
         self._memories[slot] = None
-        self._terms[slot] = ()
+        self._term_count -= len(its_terms)
+        self._terms[slot], self._counts[slot] = (), b""
         self._rows[slot] = np.zeros((), _ROW)
         self._rows["norm"][slot] = 1
         if self._vectors is not None:
             self._vectors[slot] = 0
         self._free.append(slot)
 
-    def vector(self, memory_id: str) -> list[float] | None:
+    def vector(self, memory_id: str) -> Steps | None:
         """The vector of a memory as it is kept here, `None` without one."""
         slot = self._slots.get(memory_id)
         if slot is None or not self._rows["embedded"][slot]:
             return None
-        vector: list[float] = self._unpack([slot])[0].tolist()
-        return vector
+        return None if self._vectors is None else self._vectors[slot].copy()
+
+    def _load(self, blocks: Sequence[IndexBlock]) -> None:
+        memories = [memory for block in blocks for memory in block.memories]
+        size = len(memories)
+        self._memories = list[Memory | None](memories)
+        self._slots = {memory.id: slot for slot, memory in enumerate(memories)}
+        rows = self._rows = np.zeros(size + size // 16 + 16, _ROW)
+        columns: dict[str, Iterable[float]] = {
+            "said_at": [memory.said_at.timestamp() for memory in memories],
+            "expires_at": map(_expires_at, memories),
+            "valid_until": map(_valid_until, memories),
+            "persona": (
+                -1 if one.persona is None else self._personas.setdefault(one.persona, len(self._personas))
+                for one in memories
+            ),
+            "speaker": (self._speakers.setdefault(one.speaker, len(self._speakers)) for one in memories),
+            "kind": [_KINDS[memory.kind] for memory in memories],
+        }
+        for name, values in columns.items():
+            rows[name][:size] = np.fromiter(values, rows[name].dtype, size)
+        for name in ("previous", "following", "session"):
+            rows[name][:size] = -1
+        rows["norm"], rows["live"][:size] = 1, True
+        rows["said"][:size] = np.frombuffer(b"".join([block.said for block in blocks]), np.int32)
+        rows["length"][:size] = np.frombuffer(b"".join([block.lengths for block in blocks]), np.float32)
+        rows["embedded"][:size] = np.frombuffer(b"".join([block.embedded for block in blocks]), np.bool_)
+        self._load_terms(blocks)
+        dimension = max((block.dimension for block in blocks), default=0)
+        if dimension:
+            self._vectors = np.zeros((len(rows), dimension), np.int8)
+            start = 0
+            for block in blocks:
+                steps = np.frombuffer(block.vectors, np.int8).reshape(-1, dimension)
+                slots = start + np.flatnonzero(np.frombuffer(block.embedded, np.bool_))
+                self._vectors[slots] = steps
+                numbers = steps.astype(np.float32)
+                rows["scale"][slots] = 1 / np.sqrt(np.einsum("ij,ij->i", numbers, numbers).astype(np.float64))
+                start += len(block.memories)
+        self._link_all()
+
+    def _load_terms(self, blocks: Sequence[IndexBlock]) -> None:
+        vocabulary: defaultdict[str, int] = defaultdict(count().__next__)
+        numbers: list[NDArray[np.uint32]] = [np.empty(0, np.uint32)]
+        for block in blocks:
+            own = np.fromiter(map(vocabulary.__getitem__, block.vocabulary.split()), np.uint32)
+            numbers.append(own[np.frombuffer(block.terms, np.uint32)])
+        places, names = np.concatenate(numbers), list(vocabulary)
+        counts = b"".join([block.counts for block in blocks])
+        sizes = np.frombuffer(b"".join([block.sizes for block in blocks]), np.uint32)
+        slots = np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes)
+        self._postings.fill(names, places, slots << COUNT_BITS | np.frombuffer(counts, np.uint8))
+        self._filled = _FilledTerms(names, places, counts, np.append(0, np.cumsum(sizes, dtype=np.int64)))
+        self._terms, self._counts = [None] * len(sizes), [b""] * len(sizes)
+        self._term_count = len(places)
+
+    def _terms_of(self, slot: int) -> tuple[str, ...]:
+        """The different terms of a memory, those of its text first."""
+        its_terms = self._terms[slot]
+        if its_terms is None:
+            names, numbers, _, ends = self._filled
+            return tuple([names[number] for number in numbers[ends[slot] : ends[slot + 1]].tolist()])
+        return its_terms
+
+    def _counts_of(self, slot: int) -> bytes:
+        """How often each of them occurs."""
+        if self._terms[slot] is None:
+            _, _, counts, ends = self._filled
+            return counts[ends[slot] : ends[slot + 1]]
+        return self._counts[slot]
 
     def search(self, query: MemoryQuery, vector: Vector | None, now: datetime) -> tuple[MemoryHit, ...]:
         """The best memories for a query, best first; `vector` is the query's, `None` to search by words alone."""
@@ -355,6 +471,7 @@ class MemoryIndex:
         hits: list[MemoryHit] = []
         for slot, each in zip(candidates.slots.tolist(), parts.tolist(), strict=True):
             lexical, vector, period, speaker, session, cosine, coverage, similarity = each
+            shared = weights.keys() & self._terms_of(slot)
             scores = MemoryScores(
                 lexical=lexical,
                 vector=vector,
@@ -364,7 +481,7 @@ class MemoryIndex:
                 cosine=cosine,
                 coverage=coverage,
                 similarity=similarity,
-                terms=tuple([term for term in weights if term in self._terms[slot]]),
+                terms=tuple([term for term in weights if term in shared]),
             )
             total = round(lexical + vector + session + period + speaker, 4)
             hits.append(MemoryHit(memory=self._memory(slot), score=total, scores=scores))
@@ -375,13 +492,17 @@ class MemoryIndex:
     ) -> tuple[NDArray[np.intp], Floats]:
         """The places of the best that repeat no better one, and how alike they are; looks at more only as needed."""
         width, most = limit + limit // 5, min(_REPEATS * limit, len(slots))
-        order = self._order(slots, totals, rows["said_at"][slots], _REPEATS * limit)
-        while True:
-            similarities = self._similarities(slots[order[:width]], rows)
+        order = self._order(slots, totals, rows["said_at"][slots], most)
+        chosen = order[:0]
+        for start in range(0, most, width):
+            # Those that repeat a better one need not be compared with again.
+            places = np.concatenate((chosen, order[start : start + width]))
+            similarities = self._similarities(slots[places], rows)
             distinct = drop_duplicates(similarities, DUPLICATE_AT)[:limit]
-            if len(distinct) == limit or width >= most:
-                return order[distinct], similarities[distinct][:, distinct]
-            width = min(2 * width, most)
+            chosen = places[distinct]
+            if len(chosen) == limit or start + width >= most:
+                return chosen, similarities[distinct][:, distinct]
+        raise AssertionError
 
     def _order(self, slots: NDArray[np.intp], totals: Scores, times: Scores, limit: int) -> NDArray[np.intp]:
         """The best places by score, then the newest, then by id: the order does not depend on the slots."""
@@ -403,13 +524,15 @@ class MemoryIndex:
         slots = candidates.tolist()
         # The terms of the text come first, before those of speaker and date.
         term_lists = [
-            self._terms[slot][:size] for slot, size in zip(slots, rows["said"][candidates].tolist(), strict=True)
+            self._terms_of(slot)[:size] for slot, size in zip(slots, rows["said"][candidates].tolist(), strict=True)
         ]
         alike: Floats = np.minimum(
             jaccard_similarities(term_lists) * np.float32(DUPLICATE_AT / DUPLICATE_OVERLAP), np.float32(1)
         )
         if self._vectors is not None:
-            alike = np.maximum(alike, pairwise_dot(self._unpack(candidates)))
+            scale = rows["scale"][candidates]
+            products = pairwise_dot(self._vectors[candidates].astype(np.float32))
+            alike = np.maximum(alike, products * scale[:, None] * scale)
         # Texts of few terms are not compared by them, but equal ones say the same.
         texts: dict[str, list[int]] = {}
         for place, slot in enumerate(slots):
@@ -419,29 +542,31 @@ class MemoryIndex:
                 same.append(place)
         return alike
 
+    def _hold_vector(self, slot: int, steps: Steps) -> None:
+        if self._vectors is None:
+            self._vectors = np.zeros((len(self._rows), len(steps)), np.int8)
+        self._vectors[slot] = steps
+        # By the length of what is kept: the cosine of a vector with itself is 1.
+        numbers = steps.astype(np.float32)
+        self._rows["scale"][slot] = 1 / sqrt(numbers @ numbers)
+
     def _unit(self, vector: Vector | None) -> Floats | None:
         if vector is None:
             return None
+        self._check_length(vector)
         unit = np.asarray(vector, np.float32)
-        if unit.ndim != 1 or (self._vectors is not None and len(unit) != self._vectors.shape[1]):
-            raise Invalid("a vector has another length than those of the index")
         length = float(np.linalg.norm(unit))
         return unit / np.float32(length) if 0 < length < np.inf else None
 
-    def _hold_vector(self, slot: int, unit: Floats) -> None:
-        if self._vectors is None:
-            self._vectors = np.zeros((len(self._rows), len(unit)), np.int8)
-        scale = float(np.abs(unit).max()) / 127
-        quantized = np.rint(unit / scale)
-        self._vectors[slot] = quantized
-        # By the length of what is kept: the cosine of a vector with itself is 1.
-        self._rows["scale"][slot] = 1 / sqrt(quantized @ quantized)
+    def _steps(self, vector: Vector | None) -> Steps | None:
+        if vector is None:
+            return None
+        self._check_length(vector)
+        return quantize(vector)
 
-    def _unpack(self, slots: Sequence[int] | NDArray[np.int64]) -> Floats:
-        assert self._vectors is not None
-        vectors: Floats = self._vectors[slots].astype(np.float32)
-        vectors *= self._rows["scale"][slots][:, None]
-        return vectors
+    def _check_length(self, vector: Vector) -> None:
+        if np.ndim(vector) != 1 or (self._vectors is not None and len(vector) != self._vectors.shape[1]):
+            raise Invalid("a vector has another length than those of the index")
 
     def _new_slot(self) -> int:
         if self._free:
@@ -454,6 +579,7 @@ class MemoryIndex:
                 self._vectors = np.concatenate([self._vectors, more])
         self._memories.append(None)
         self._terms.append(())
+        self._counts.append(b"")
         return slot
 
     def _link(self, slot: int, memory: Memory) -> None:
@@ -465,36 +591,76 @@ class MemoryIndex:
         insort(places, entry)
         at = bisect_left(places, entry)
         self._rows["session"][slot] = number
-        self._join(places[at - 1][-1] if at else -1, slot)
-        self._join(slot, places[at + 1][-1] if at + 1 < len(places) else -1)
-        self._measure(slot)
+        before = places[at - 1][-1] if at else -1
+        after = places[at + 1][-1] if at + 1 < len(places) else -1
+        self._join(before, slot)
+        self._join(slot, after)
+        self._measure([before, slot, after])
 
     def _unlink(self, slot: int, memory: Memory) -> None:
         _, places = self._sessions[memory.session_id]
         del places[bisect_left(places, _place(slot, memory))]
-        self._join(int(self._rows["previous"][slot]), int(self._rows["following"][slot]))
+        before, after = int(self._rows["previous"][slot]), int(self._rows["following"][slot])
+        self._join(before, after)
+        self._measure([before, after])
         if not places:
             del self._sessions[memory.session_id]
+
+    def _link_all(self) -> None:
+        """As `_link` for all memories, of which none is linked yet."""
+        for slot, memory in enumerate(self._memories):
+            if memory is not None and memory.session_id:
+                self._sessions.setdefault(memory.session_id, (len(self._sessions), []))[1].append(_place(slot, memory))
+        self._session_count = len(self._sessions)
+        for number, places in self._sessions.values():
+            places.sort()
+            slots = [place[-1] for place in places]
+            self._rows["session"][slots] = number
+            self._rows["following"][slots[:-1]] = slots[1:]
+            self._rows["previous"][slots[1:]] = slots[:-1]
+        for start in range(0, len(self._memories), _CHUNK):
+            self._measure(range(start, min(start + _CHUNK, len(self._memories))))
 
     def _join(self, before: int, after: int) -> None:
         if before >= 0:
             self._rows["following"][before] = after
-            self._measure(before)
         if after >= 0:
             self._rows["previous"][after] = before
-            self._measure(after)
 
-    def _measure(self, slot: int) -> None:
-        """Note how long a vector is with the share of its neighbours."""
-        if self._vectors is not None and self._rows["embedded"][slot]:
-            row = self._rows[slot]
-            own, *others = self._unpack([slot, *(near for near in (row["previous"], row["following"]) if near >= 0)])
-            vector = own + sum(NEIGHBOUR_SHARE * other for other in others)
-            self._rows["norm"][slot] = max(sqrt(vector @ vector), 1e-6)
+    def _measure(self, slots: Iterable[int]) -> None:
+        """Note how long vectors are with the share of their neighbours."""
+        embedded = [slot for slot in slots if slot >= 0 and self._rows["embedded"][slot]]
+        if self._vectors is None or not embedded:
+            return
+        rows = self._rows[embedded]
+        own = self._vectors[embedded].astype(np.float32)
+        sides = []
+        for side in ("previous", "following"):
+            beside = rows[side]
+            vectors = self._vectors[beside].astype(np.float32)
+            sides.append((vectors, np.where(beside >= 0, self._rows["scale"][beside], 0).astype(np.float64)))
+        (previous, before), (following, after) = sides
+        scale = rows["scale"].astype(np.float64)
+        # Products of whole numbers are exact, in whatever order: the same for one memory and for all at once.
+        squares = 1 + NEIGHBOUR_SHARE**2 * ((before > 0) * 1.0 + (after > 0) * 1.0)
+        squares += 2 * NEIGHBOUR_SHARE * scale * before * np.einsum("ij,ij->i", own, previous)
+        squares += 2 * NEIGHBOUR_SHARE * scale * after * np.einsum("ij,ij->i", own, following)
+        squares += 2 * NEIGHBOUR_SHARE**2 * before * after * np.einsum("ij,ij->i", previous, following)
+        self._rows["norm"][embedded] = np.sqrt(np.maximum(squares, 1e-12))
 
 
 def _place(slot: int, memory: Memory) -> _Place:
     return (memory.seqs, memory.said_at, memory.id, slot)
+
+
+def _expires_at(memory: Memory) -> float:
+    return memory.expires_at.timestamp() if memory.expires_at else inf
+
+
+def _valid_until(memory: Memory) -> float:
+    if memory.superseded_by:
+        return -inf
+    return memory.valid_until.timestamp() if memory.valid_until else inf
 
 
 def _is_inside(said_at: NDArray[np.float64], period: Period) -> Mask:

@@ -1,19 +1,23 @@
 """The copies of owners' memories in this process: loaded once, kept current by the log of changes, bounded.
 
 A copy is loaded by a task of its own, which all its callers wait for and which goes on when they do not wait any more:
-the next caller finds it loaded. It is filled in a thread, so that no other user waits for it. A caller that changes a
-copy holds its lock; a thread that searches it is waited for even when its caller is gone.
+the next caller finds it loaded. It is filled in a thread, so that no other user waits for it: from the stored index and
+what changed since, or from all rows where there is none. That of a large owner is saved again after some changes.
+
+A caller that changes a copy holds its lock; a thread that searches it is waited for even when its caller is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from array import array
 from collections import Counter
 from collections.abc import AsyncIterator, Container, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from itertools import count
+from itertools import count, islice
+from sys import getsizeof
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tenuto.background import run_in_background
@@ -25,21 +29,28 @@ from tenuto.ports import Clock
 from tenuto.recall.embedding import Vector
 from tenuto.recall.lexical import terms
 from tenuto.recall.records import MemoryLog, MemoryRecords
+from tenuto.recall.stored_index import BLOCK, SavedBlocks, StoredIndex
 from tenuto.recall.unread_marks import ChangeMarks, ReadThrough
 
 if TYPE_CHECKING:
+    from tenuto.recall.blocks import IndexBlock
     from tenuto.recall.index import MemoryIndex
 
 _Identity: TypeAlias = tuple[str, MemoryKind, str, str | None]
 
 # Two statements with the same terms in the same order are about the same, unless there are too few to tell.
 _SAME_TERMS: Final = 3
-# Copies hold so many memories in all; the least recently used leave first. An owner without any counts as one.
-_MOST_MEMORIES: Final = 50_000
-# A copy is loaded anew after this time: a process may die between a change and its entry in the log.
+# So many copies at most, however small they are.
+_MOST_OWNERS: Final = 50_000
+# A copy is compared with the rows after this time: a process may die between a change and its entry in the log.
 _LIFE: Final = timedelta(minutes=10)
-# A larger copy is filled and searched in a thread.
+# A larger copy is filled and searched in a thread, and its index is stored.
 _AT_ONCE: Final = 500
+# What a memory takes beside its text and its place in the index: itself, its id, its places in tables.
+_MEMORY_BYTES: Final = 1_100
+_OWNER_BYTES: Final = 4_096
+_PAGE: Final = 500
+_SAVE: Final = b"save"
 _log = logging.getLogger(__name__)
 _revisions: Final = count(1)
 
@@ -47,11 +58,12 @@ _revisions: Final = count(1)
 class OwnerCache:
     """The copies, and what runs in the background for them."""
 
-    def __init__(self, records: MemoryRecords, clock: Clock) -> None:
+    def __init__(self, records: MemoryRecords, stored: StoredIndex, clock: Clock, max_bytes: int) -> None:
         self._records = records
+        self._stored = stored
         self._clock = clock
         self._owners = LruCache[bytes, OwnerMemories](
-            _MOST_MEMORIES, most_weight=_MOST_MEMORIES, weigh=lambda owner: owner.weight
+            _MOST_OWNERS, most_weight=max_bytes, weigh=lambda owner: owner.nbytes()
         )
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
         self._loads: set[asyncio.Task[None]] = set()
@@ -78,7 +90,9 @@ class OwnerCache:
             now = self._clock()
             if owner.loaded_at is not None and now - owner.loaded_at > _LIFE:
                 owner.loaded_at = now
-                self.run(b"reload" + key, self._reload(scope, owner))
+                self.run(b"compare" + key, self._compare(scope, owner))
+            if len(owner.memories) > _AT_ONCE and len(owner.saved.unsaved) >= owner.saved.save_at:
+                self.run(_SAVE + key, self._save(scope, owner))
         finally:
             # Also of a copy that could not be loaded: in an outage, every user who asks would leave one behind.
             self._weigh(key, owner)
@@ -111,6 +125,19 @@ class OwnerCache:
         """The log of an owner as this process knows it."""
         owner = self._owners.peek(owner_key(scope))
         return owner.log if owner is not None else MemoryLog()
+
+    async def forget_stored(self, scope: Scope, owner: OwnerMemories, memory_ids: Container[str]) -> None:
+        """Take memories out of the stored index, before their rows change; the caller holds the lock of the copy."""
+        saved = owner.saved
+        if await self._stored.has_changed(scope, saved):
+            await self._stored.drop(scope)
+            saved.reset(owner.memories)
+            saved.version = 0
+        for name, held in saved.blocks.items():
+            if gone := {one for one in held if one in memory_ids}:
+                saved.unsaved |= gone
+                held -= gone
+                await self._stored.write(scope, await owner.block(held), name)
 
     async def search(self, owner: OwnerMemories, query: MemoryQuery, vector: Vector | None) -> tuple[MemoryHit, ...]:
         """Search a copy; a large one in a thread."""
@@ -163,8 +190,10 @@ class OwnerCache:
         """Drop all copies."""
         self._owners.clear()
 
-    def drop(self, scope: Scope) -> None:
-        """Drop the copy of an owner."""
+    async def drop(self, scope: Scope) -> None:
+        """Drop the copy of an owner, after it is saved."""
+        if (task := self._tasks.get(_SAVE + owner_key(scope))) is not None:
+            await asyncio.wait({task})
         self._owners.pop(owner_key(scope))
 
     def contains(self, scope: Scope) -> bool:
@@ -197,12 +226,15 @@ class OwnerCache:
         await asyncio.shield(owner.loading)
 
     async def _load_all(self, scope: Scope, owner: OwnerMemories) -> None:
+        if owner.loaded_at is not None:
+            await self._compare(scope, owner)
+            return
         log, _ = await self._records.changed_since(scope, MemoryLog())
-        fresh = await self._read_all(scope)
+        fresh = await self._read_stored(scope) or await self._read_all(scope)
         async with owner.lock:
             owner.take(fresh)
             # What changed meanwhile is read by the next refresh.
-            owner.log = log
+            owner.log = fresh.log if fresh.log.version else log
             owner.loaded_at = self._clock()
         self._weigh(owner_key(scope), owner)
 
@@ -211,14 +243,37 @@ class OwnerCache:
         if self._owners.peek(key) is owner:
             self._owners.put(key, owner)
 
-    async def _reload(self, scope: Scope, owner: OwnerMemories) -> None:
-        """Replace the content of a copy while callers go on with the old one."""
+    async def _compare(self, scope: Scope, owner: OwnerMemories) -> None:
+        """Compare a copy with the rows, and read what differs, while callers go on with it."""
         log, _ = await self._records.changed_since(scope, MemoryLog())
-        fresh = await self._read_all(scope)
+        different, stored_ids = set[str](), set[str]()
+        async for memory in self._records.load_texts(scope):
+            stored_ids.add(memory.id)
+            lacks_vector = self._records.has_embedder and memory.id not in owner.embedded
+            if lacks_vector or owner.memories.get(memory.id) != memory:
+                different.add(memory.id)
         async with owner.lock:
-            # What changed meanwhile is read by the next load.
-            if (owner.log.epoch, owner.log.version) == (log.epoch, log.version):
-                owner.take(fresh)
+            await self._read_changed(scope, owner, [*different, *(owner.memories.keys() - stored_ids)])
+            # What changed meanwhile is read by the next refresh.
+            owner.log = log
+
+    async def _read_stored(self, scope: Scope) -> OwnerMemories | None:
+        """A copy from the stored index and what changed since; `None` if there is none."""
+        loaded = await self._stored.load(scope)
+        if loaded is None:
+            return None
+        fresh = OwnerMemories()
+        await asyncio.to_thread(fresh.fill_blocks, loaded.blocks)
+        fresh.saved = loaded.saved
+        log, memory_ids = await self._records.changed_since(
+            scope, MemoryLog(epoch=loaded.epoch, version=loaded.log_version)
+        )
+        if memory_ids is None or not loaded.whole:
+            await self._compare(scope, fresh)
+        else:
+            await self._read_changed(scope, fresh, memory_ids)
+            fresh.log = log
+        return fresh
 
     async def _read_all(self, scope: Scope) -> OwnerMemories:
         rows = [one async for one in self._records.load(scope)]
@@ -233,13 +288,46 @@ class OwnerCache:
 
     async def _read_changed(self, scope: Scope, owner: OwnerMemories, memory_ids: Iterable[str]) -> None:
         unique_ids = list(memory_ids)
-        for memory_id, stored in zip(
-            unique_ids, await asyncio.gather(*(self._records.read(scope, one) for one in unique_ids)), strict=True
-        ):
-            if stored is None:
-                owner.remove(memory_id)
-            else:
-                owner.put(stored.memory, stored.vector)
+        for start in range(0, len(unique_ids), _PAGE):
+            some = unique_ids[start : start + _PAGE]
+            for memory_id, stored in zip(some, await self._records.read_all(scope, some), strict=True):
+                if stored is None:
+                    owner.remove(memory_id)
+                else:
+                    owner.put(stored.memory, stored.vector)
+
+    async def _save(self, scope: Scope, owner: OwnerMemories) -> None:
+        """Store the index of a copy, block by block: callers go on with it in between."""
+        key, saved = owner_key(scope), owner.saved
+        async with owner.lock:
+            if not await self._stored.begin(scope, saved, owner.log.version, owner.memories):
+                saved.save_at = len(saved.unsaved) + BLOCK
+                return
+            retired, gone = saved.retire(), set(saved.gone)
+        # A copy that has left, as after an erasure, is not stored.
+        while self._owners.peek(key) is owner:
+            async with owner.lock:
+                if owner.saved is not saved or owner.loaded_at is None:
+                    return
+                batch = list(islice(saved.unsaved, BLOCK))
+                if batch:
+                    name = await self._stored.write(scope, await owner.block(batch))
+                    saved.blocks[name] = set(batch)
+                    saved.unsaved.difference_update(batch)
+                    continue
+                names = [name for name in saved.blocks if name not in retired]
+                if await self._stored.finish(scope, saved, names, (owner.log.epoch, owner.log.version)):
+                    for name in retired:
+                        del saved.blocks[name]
+                    saved.gone -= gone
+                    saved.save_at = BLOCK
+                else:
+                    saved.reset(owner.memories)
+                    saved.save_at = len(saved.unsaved) + BLOCK
+                break
+        # Of an owner that was erased meanwhile nothing may remain.
+        if (await self._records.changed_since(scope, owner.log))[1] is None:
+            await self._stored.drop(scope)
 
 
 async def _log_failure(work: Coroutine[None, None, object]) -> None:
@@ -261,10 +349,10 @@ class OwnerMemories:
         self._index: MemoryIndex | None = None
         self.fill({}, {})
 
-    @property
-    def weight(self) -> int:
-        """What the copy counts in the bound of all copies."""
-        return len(self.memories) + 1
+    def nbytes(self) -> int:
+        """What the copy takes in memory, about."""
+        index = 0 if self._index is None else self._index.nbytes()
+        return _OWNER_BYTES + _MEMORY_BYTES * len(self.memories) + self._text_bytes + index
 
     def has_any_but(self, session_id: str | None) -> bool:
         """Whether there are memories of other sessions than this one, or of none."""
@@ -273,26 +361,38 @@ class OwnerMemories:
     def fill(self, memories: dict[str, Memory], vectors: Mapping[str, Vector | None]) -> None:
         """Take these in place of all others; of vectors of several lengths, the most frequent count."""
         lengths = Counter(len(vector) for vector in vectors.values() if vector is not None)
-        self._length = max(lengths, key=lengths.__getitem__, default=0)
+        length = max(lengths, key=lengths.__getitem__, default=0)
+        fitting = {name: one for name, one in vectors.items() if one is not None and len(one) == length}
+        self.fill_blocks([_make_block(memories.values(), fitting)] if memories else [])
+        self._length, self.embedded = length, set(fitting)
+
+    def fill_blocks(self, blocks: Sequence[IndexBlock]) -> None:
+        """Take the memories of blocks in place of all others."""
         self.revision = next(_revisions)
-        fitting = {name: one for name, one in vectors.items() if one is not None and len(one) == self._length}
-        self.memories = memories
-        self.embedded = set(fitting)
-        self._index = None
+        self._length = max((block.dimension for block in blocks), default=0)
+        self.memories = {memory.id: memory for block in blocks for memory in block.memories}
+        self.embedded = {memory_id for block in blocks for memory_id in block.embedded_ids()}
+        self.saved = SavedBlocks()
+        self.saved.unsaved.update(self.memories)
         self.preferences: dict[str, Memory] = {}
-        self._by_text: dict[_Identity, str] = {}
-        self._by_terms: dict[tuple[str, ...], set[str]] = {}
-        if memories:
-            self._index = _new_index(memories.values(), fitting)
-        for memory in memories.values():
+        self._by_text: dict[int, str] = {}
+        self._text_bytes = 0
+        self._index = _index_of(blocks) if self.memories else None
+        for memory in self.memories.values():
             self._note(memory)
+
+    async def block(self, memory_ids: Iterable[str]) -> IndexBlock:
+        """Some of the memories as a block; the caller holds the lock."""
+        index = self._index or _index_of(())
+        chosen = [one for one in memory_ids if one in self.memories]
+        return await asyncio.to_thread(index.block, chosen)
 
     def take(self, other: OwnerMemories) -> None:
         """Take the content of another copy in place of all there is."""
         self.memories, self.embedded, self.preferences = other.memories, other.embedded, other.preferences
-        self._index, self._length = other._index, other._length
         self.revision = next(_revisions)
-        self._by_text, self._by_terms = other._by_text, other._by_terms
+        self._index, self._length, self.saved = other._index, other._length, other.saved
+        self._by_text, self._text_bytes = other._by_text, other._text_bytes
 
     def put(self, memory: Memory, vector: Vector | None) -> None:
         """Add a memory, or replace the one of the same id. Without a vector, that of the same text is kept."""
@@ -301,14 +401,17 @@ class OwnerMemories:
         old = self.memories.get(memory.id)
         if old is not None:
             self._unnote(old)
+            if old.text != memory.text:
+                self.saved.remove(memory.id)
         if vector is not None:
             self.embedded.add(memory.id)
             self._length = len(vector)
         elif old is None or old.text != memory.text:
             self.embedded.discard(memory.id)
         self.memories[memory.id] = memory
+        self.saved.unsaved.add(memory.id)
         if self._index is None:
-            self._index = _new_index((), {})
+            self._index = _index_of(())
         self._index.put(memory, vector)
         self._note(memory)
 
@@ -318,6 +421,7 @@ class OwnerMemories:
         if memory is not None and self._index is not None:
             self.revision = next(_revisions)
             self.embedded.discard(memory_id)
+            self.saved.remove(memory_id)
             self._index.remove(memory_id)
             self._unnote(memory)
 
@@ -332,22 +436,24 @@ class OwnerMemories:
 
     def vector(self, memory_id: str) -> Vector | None:
         """The vector of a memory, if it has one."""
-        return None if self._index is None else self._index.vector(memory_id)
+        steps = None if self._index is None else self._index.vector(memory_id)
+        return None if steps is None else array("b", steps.tobytes())
 
-    def holding_texts(self) -> Mapping[_Identity, str]:
-        """The ids of the memories that hold, by what two of them have in common that say the same."""
+    def holding_texts(self) -> Mapping[int, str]:
+        """The ids of the memories that hold, by what two of them have in common that say the same, in this process."""
         return self._by_text
 
     def same_text(self, memory: Memory) -> Memory | None:
         """The memory that holds and says the same, letter for letter."""
-        return self.memories.get(self._by_text.get(_identity(memory), ""))
+        same = self.memories.get(self._by_text.get(hash(_identity(memory)), ""))
+        return same if same is not None and _identity(same) == _identity(memory) else None
 
     def replaced_by(self, memory: Memory) -> list[Memory]:
         """The memories that hold now and that this one takes the place of; none that was said with it."""
         replaced: list[Memory] = []
-        about = _terms(memory)
-        if memory.kind is not MemoryKind.EPISODE and len(about) >= _SAME_TERMS:
-            replaced += [self.memories[memory_id] for memory_id in self._by_terms.get(about, ())]
+        about = terms(memory.text)
+        if memory.kind is not MemoryKind.EPISODE and len(about) >= _SAME_TERMS and self._index is not None:
+            replaced += [one for one in self._index.same_terms(memory.text) if terms(one.text) == about]
         if memory.replaces and memory.subject:
             replaced += [one for one in self.memories.values() if one.subject == memory.subject]
         said_with = (memory.session_id, memory.seqs)
@@ -364,28 +470,31 @@ class OwnerMemories:
         return [one for one in self.memories.values() if one.superseded_by and one.superseded_by in memory_ids]
 
     def _unnote(self, memory: Memory) -> None:
+        self._text_bytes -= getsizeof(memory.text)
         self.preferences.pop(memory.id, None)
-        if self._by_text.get(_identity(memory)) == memory.id:
-            del self._by_text[_identity(memory)]
-        about = _terms(memory)
-        alike = self._by_terms.get(about, set())
-        alike.discard(memory.id)
-        if not alike:
-            self._by_terms.pop(about, None)
+        key = hash(_identity(memory))
+        if self._by_text.get(key) == memory.id:
+            del self._by_text[key]
 
     def _note(self, memory: Memory) -> None:
+        self._text_bytes += getsizeof(memory.text)
         if not memory.superseded_by:
             if memory.kind is MemoryKind.PREFERENCE:
                 self.preferences[memory.id] = memory
-            self._by_text[_identity(memory)] = memory.id
-            self._by_terms.setdefault(_terms(memory), set()).add(memory.id)
+            self._by_text[hash(_identity(memory))] = memory.id
 
 
-def _new_index(memories: Iterable[Memory], vectors: Mapping[str, Vector]) -> MemoryIndex:
+def _index_of(blocks: Sequence[IndexBlock]) -> MemoryIndex:
     # It imports numpy, which takes a tenth of a second: not for a user of whom nothing is remembered.
     from tenuto.recall.index import MemoryIndex
 
-    return MemoryIndex(memories, vectors)
+    return MemoryIndex.of_blocks(blocks)
+
+
+def _make_block(memories: Iterable[Memory], vectors: Mapping[str, Vector]) -> IndexBlock:
+    from tenuto.recall.blocks import make_block
+
+    return make_block(memories, vectors)
 
 
 def is_expired(memory: Memory, now: datetime) -> bool:
@@ -400,7 +509,3 @@ def normal_text(text: str) -> str:
 
 def _identity(memory: Memory) -> _Identity:
     return normal_text(memory.text), memory.kind, memory.speaker, memory.persona
-
-
-def _terms(memory: Memory) -> tuple[str, ...]:
-    return tuple(terms(memory.text))

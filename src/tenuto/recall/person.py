@@ -20,20 +20,23 @@ from tenuto.model.scope import owner_key
 from tenuto.ports import OwnersOf
 from tenuto.recall.owner_cache import OwnerMemories
 
-# Copies hold so many memories in all, beside those of the owners.
-_MOST_MEMORIES: Final = 50_000
+# So many copies at most, however small they are.
+_MOST_PERSONS: Final = 50_000
 # More changes are made in a thread.
 _AT_ONCE: Final = 500
 
 
 class PersonMemories:
-    """What is read as the memories of a person; `load` gives those of one owner."""
+    """What is read as the memories of a person; `load` gives those of one owner.
 
-    def __init__(self, owners_of: OwnersOf, load: Callable[[Scope], Awaitable[OwnerMemories]]) -> None:
+    The copies of persons take at most `max_bytes`, beside those of the owners.
+    """
+
+    def __init__(self, owners_of: OwnersOf, load: Callable[[Scope], Awaitable[OwnerMemories]], max_bytes: int) -> None:
         self.owners_of = owners_of
         self._load = load
         self._copies = LruCache[bytes, _PersonCopy](
-            _MOST_MEMORIES, most_weight=_MOST_MEMORIES, weigh=lambda copy: copy.all.weight
+            _MOST_PERSONS, most_weight=max_bytes, weigh=lambda copy: copy.all.nbytes()
         )
 
     async def load(self, scope: Scope) -> OwnerMemories:

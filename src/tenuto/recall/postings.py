@@ -7,9 +7,7 @@ terms are added while a query runs, so no memory holds a copy of another's text,
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from sys import getsizeof
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,8 +23,10 @@ NEIGHBOUR_SHARE: Final = 0.5
 _K1: Final = 1.2
 _B: Final = 0.6
 # A posting is a slot and a count in one number: half the memory of two arrays.
-_COUNT_BITS: Final = 6
-_MAX_COUNT: Final = (1 << _COUNT_BITS) - 1
+COUNT_BITS: Final = 6
+_MAX_COUNT: Final = (1 << COUNT_BITS) - 1
+# What a term takes beside its postings: its text, its place in the table, its list.
+_TERM_BYTES: Final = 320
 _NONE: Final = np.empty(0, np.uint32)
 # Terms are counted together in a table of about so many cells: one by one they cost calls, all at once memory.
 _CELLS: Final = 65_536
@@ -80,26 +80,44 @@ class Postings:
     def __init__(self) -> None:
         # Each entry holds its own key, so that all memories share one string.
         self._postings: dict[str, tuple[str, array[int]]] = {}
+        self._count = 0
 
-    def add(self, slot: int, terms: Iterable[str]) -> tuple[tuple[str, ...], int]:
-        """Index the terms of a slot; returns the different ones, and how many there are in all."""
-        counts = Counter(terms)
+    def add(self, slot: int, counts: Mapping[str, int]) -> tuple[str, ...]:
+        """Index the terms of a slot; returns them."""
         unique: list[str] = []
         for term, count in counts.items():
             key, postings = self._postings.setdefault(term, (term, array("I")))
-            postings.append(slot << _COUNT_BITS | min(count, _MAX_COUNT))
+            postings.append(slot << COUNT_BITS | min(count, _MAX_COUNT))
             unique.append(key)
-        return tuple(unique), counts.total()
+        self._count += len(unique)
+        return tuple(unique)
 
-    def discard(self, slot: int, terms: Iterable[str]) -> None:
+    def fill(self, vocabulary: Sequence[str], numbers: NDArray[np.uint32], entries: NDArray[np.uint32]) -> None:
+        """Index terms that are not here yet, all at once: for each place in the vocabulary its slots with counts."""
+        entries = entries[_stable_order(numbers)]
+        ends = np.cumsum(np.bincount(numbers, minlength=len(vocabulary))).tolist()
+        start = 0
+        for term, end in zip(vocabulary, ends, strict=True):
+            if end > start:
+                self._postings[term] = (term, array("I", entries[start:end].tobytes()))
+            start = end
+        self._count += len(entries)
+
+    def slots(self, term: str) -> list[int]:
+        """The slots that hold a term."""
+        entry = self._postings.get(term)
+        return [posting >> COUNT_BITS for posting in entry[1]] if entry else []
+
+    def discard(self, slot: int, terms: Sequence[str]) -> None:
         """Take a slot out of the postings of its terms."""
         for term in terms:
             _, postings = self._postings[term]
-            place = int(np.flatnonzero(np.frombuffer(postings, np.uint32) >> _COUNT_BITS == slot)[0])
+            place = int(np.flatnonzero(np.frombuffer(postings, np.uint32) >> COUNT_BITS == slot)[0])
             postings[place] = postings[-1]
             postings.pop()
             if not postings:
                 del self._postings[term]
+        self._count -= len(terms)
 
     def count(self, term: str) -> int:
         """How many slots hold a term."""
@@ -107,9 +125,8 @@ class Postings:
         return len(entry[1]) if entry else 0
 
     def nbytes(self) -> int:
-        """Bytes of terms and postings."""
-        entries = sum(getsizeof(entry) + getsizeof(entry[0]) + getsizeof(entry[1]) for entry in self._postings.values())
-        return getsizeof(self._postings) + entries
+        """Bytes of terms and postings, about."""
+        return _TERM_BYTES * len(self._postings) + (self._count * 9 >> 1)
 
     def match(self, weights: Mapping[str, float], visible: Visible) -> Matches:
         """Score every slot; what is not visible counts nowhere, neither itself nor as a neighbour."""
@@ -138,8 +155,15 @@ class Postings:
         ]
         entries = np.concatenate(postings)
         cells = np.repeat(np.arange(0, len(postings) * width, width), list(map(len, postings)))
-        cells = visible.targets[:, entries >> _COUNT_BITS] + cells
+        cells = visible.targets[:, entries >> COUNT_BITS] + cells
         counts = visible.shares * (entries & _MAX_COUNT)
         table = np.bincount(cells.ravel(), counts.ravel(), len(postings) * width).reshape(len(postings), width)
         rows, slots = table[:, :-1].nonzero()
         return rows, slots, table[rows, slots].astype(np.float64, copy=False)
+
+
+def _stable_order(numbers: NDArray[np.uint32]) -> NDArray[np.intp]:
+    """The order of numbers, equal ones as they come: by 16 bits at a time, which takes linear time."""
+    order = numbers.astype(np.uint16).argsort(kind="stable")
+    high = (numbers >> 16).astype(np.uint16)
+    return order[high[order].argsort(kind="stable")] if high.any() else order

@@ -2,8 +2,8 @@
 
 State is stored, encrypted, scanned, erased and scoped alike on every backend, and so are memories. The log names the
 memories of the last changes, and its version counts them: one small read tells a process whether its copy is current,
-and which rows it lacks. Vectors are stored apart from the texts, under the name of their embedder: texts are never
-compared across two embedders.
+and which rows it lacks. What is pushed out of it goes on in a tail, which only processes far behind read. Vectors are
+stored apart from the texts, under the name of their embedder: texts are never compared across two embedders.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from msgspec.structs import replace
 from tenuto.compare_and_set import update, write_if_unchanged
 from tenuto.errors import StateCorrupt, VersionConflict
 from tenuto.model import Scope, StateChange, StateEntry
-from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS, Memory
+from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_INDEX, MEMORY_LOG, MEMORY_LOG_TAIL, VECTORS, Memory
 from tenuto.model.values import Json
 from tenuto.ports import StateStore
 from tenuto.recall.embedding import Vector
 from tenuto.recall.unread_marks import ChangeMarks, ReadThrough, UnreadMark, remove_marks
 
-# How many memories the log names: a process further behind loads everything. Each turn reads the log, so it is short.
+# How many memories the log names. Each turn reads it, so it is short.
 _MOST_NAMES: Final = 32
+# How many its tail names: a process further behind looks at all memories.
+_MOST_TAIL: Final = 1_024
 # Sessions whose last captured message the log knows.
 _MOST_SESSIONS: Final = 100
 _PAGE: Final = 500
 _ADDED_AT_ONCE: Final = 100
+_MOST_KEYS: Final = 10_000
 _log = logging.getLogger(__name__)
 
 
@@ -53,6 +56,18 @@ class MemoryLog(msgspec.Struct, frozen=True):
         return later.version == self.version + 1 and self.epoch in ("", later.epoch)
 
 
+class _Tail(msgspec.Struct, frozen=True):
+    """The changes before those that the log itself names, the last of which made `version` of the log."""
+
+    epoch: str
+    version: int
+    changes: Sequence[Sequence[str]]
+
+    def precedes(self, log: MemoryLog) -> bool:
+        """Whether no change lies between them."""
+        return self.epoch == log.epoch and self.version == log.version - len(log.changes)
+
+
 class StoredMemory(NamedTuple):
     """A memory, its vector if its embedder is the current one, and the version of its row."""
 
@@ -67,6 +82,7 @@ class MemoryRecords:
     def __init__(self, state: StateStore, embedder: str, new_id: Callable[[], str]) -> None:
         self._state = state
         self._embedder = embedder
+        self.has_embedder = bool(embedder)
         self._new_id = new_id
 
     async def changed_since(self, scope: Scope, last: MemoryLog) -> tuple[MemoryLog, tuple[str, ...] | None]:
@@ -82,10 +98,22 @@ class MemoryRecords:
             # The usual case, in which the names of the changes need not be decoded.
             return last, ()
         log = _decode_log(entry)
-        behind = log.version - last.version
-        if log.epoch != last.epoch or not 0 <= behind <= len(log.changes):
+        changes, behind = log.changes, log.version - last.version
+        if log.epoch == last.epoch and behind > len(changes):
+            log, changes = await self._read_with_tail(scope)
+            behind = log.version - last.version
+        if log.epoch != last.epoch or not 0 <= behind <= len(changes):
             return log, None
-        return log, tuple(dict.fromkeys(one for ids in log.changes[len(log.changes) - behind :] for one in ids))
+        return log, tuple(dict.fromkeys(one for ids in changes[len(changes) - behind :] for one in ids))
+
+    async def _read_with_tail(self, scope: Scope) -> tuple[MemoryLog, Sequence[Sequence[str]]]:
+        """The log, and the changes that it and its tail name."""
+        try:
+            entries = await self._state.read_states(scope, MEMORY_CHANGES, (MEMORY_LOG, MEMORY_LOG_TAIL))
+        except StateCorrupt:
+            return await self._read_log(scope), ()
+        log = MemoryLog() if entries[0] is None else _decode_log(entries[0])
+        return log, [*_decode_tail(entries[1], log), *log.changes]
 
     async def load(self, scope: Scope) -> AsyncIterator[StoredMemory]:
         """Every memory of the owner, in order of ids."""
@@ -94,6 +122,26 @@ class MemoryRecords:
             memory = self._decode(entry, vectors.get(entry.key))
             if memory is not None:
                 yield memory
+
+    async def load_texts(self, scope: Scope) -> AsyncIterator[Memory]:
+        """Every memory of the owner, in order of ids, without its vector."""
+        async for entry in self._entries(scope, MEMORIES):
+            if (stored := self._decode(entry, None)) is not None:
+                yield stored.memory
+
+    async def read_all(self, scope: Scope, memory_ids: Sequence[str]) -> list[StoredMemory | None]:
+        """Several memories in order, `None` for each that is absent."""
+        try:
+            entries, vectors = await asyncio.gather(
+                self._state.read_states(scope, MEMORIES, memory_ids),
+                self._state.read_states(scope, VECTORS, memory_ids),
+            )
+        except StateCorrupt:
+            return list(await asyncio.gather(*(self.read(scope, one) for one in memory_ids)))
+        return [
+            None if entry is None else self._decode(entry, None if vector is None else vector.value)
+            for entry, vector in zip(entries, vectors, strict=True)
+        ]
 
     async def read(self, scope: Scope, memory_id: str) -> StoredMemory | None:
         """One memory, `None` if there is none."""
@@ -209,9 +257,9 @@ class MemoryRecords:
         def lengthen(log: MemoryLog) -> MemoryLog:
             marks = {name: one.mark for name, one in (progress or {}).items() if one.mark}
             return MemoryLog(
-                # In a new epoch every process loads everything: there was no log, or too many names for it.
-                epoch=log.epoch if log.epoch and len(memory_ids) <= _MOST_NAMES else self._new_id(),
-                changes=_newest([*log.changes, memory_ids]),
+                # In a new epoch every process looks at everything: there was no log, or too many names for its tail.
+                epoch=log.epoch if log.epoch and len(memory_ids) <= _MOST_TAIL else self._new_id(),
+                changes=[*log.changes, memory_ids],
                 captured=_add_progress(log.captured, progress or {}),
                 unread=remove_marks(marks)(log.unread) if marks else log.unread,
             )
@@ -231,7 +279,7 @@ class MemoryRecords:
             marks = change(log.unread)
             if marks == log.unread:
                 return None
-            return replace(log, epoch=log.epoch or self._new_id(), changes=_newest([*log.changes, ()]), unread=marks)
+            return replace(log, epoch=log.epoch or self._new_id(), changes=[*log.changes, ()], unread=marks)
 
         result = await update(
             lambda: self.read_log(scope),
@@ -242,7 +290,13 @@ class MemoryRecords:
         return result.after
 
     async def restart_log(self, scope: Scope) -> MemoryLog:
-        """Begin the log anew: every process loads everything, which is right at any time, and no id stays in it."""
+        """Begin the log anew, which is right at any time: every process looks at everything, and no id stays in it.
+
+        The stored index, which may hold what was removed, goes as well.
+        """
+        for key in await self._state.state_keys(scope, MEMORY_INDEX, limit=_MOST_KEYS):
+            await self._state.delete_state(scope, MEMORY_INDEX, key)
+        await self._state.delete_state(scope, MEMORY_CHANGES, MEMORY_LOG_TAIL)
         return await self._write_log(scope, MemoryLog(epoch=self._new_id()), None)
 
     async def _read_entry(self, scope: Scope) -> StateEntry | None:
@@ -255,14 +309,27 @@ class MemoryRecords:
             return None
 
     async def _write_log(self, scope: Scope, log: MemoryLog, if_version: int | None) -> MemoryLog:
+        """Store the log; changes that are too many for it go to its tail in the same step."""
+        tail: list[StateChange] = []
+        if if_version is not None and sum(max(1, len(ids)) for ids in log.changes) > _MOST_NAMES:
+            try:
+                entry = await self._state.read_state(scope, MEMORY_CHANGES, MEMORY_LOG_TAIL)
+            except StateCorrupt:
+                entry = None
+            before = replace(log, changes=log.changes[:-1], version=if_version)
+            changes = _newest([*_decode_tail(entry, before), *log.changes])
+            value: Json = {"epoch": log.epoch, "version": if_version + 1, "changes": [list(ids) for ids in changes]}
+            tail.append(StateChange(key=MEMORY_LOG_TAIL, value=value))
+            log = replace(log, changes=())
         value = {
             "epoch": log.epoch,
             "changes": [list(ids) for ids in log.changes],
             "captured": dict(log.captured),
             "unread": msgspec.to_builtins(log.unread),
         }
-        entry = await self._state.write_state(scope, MEMORY_CHANGES, MEMORY_LOG, value, if_version)
-        return replace(log, version=entry.version)
+        change = StateChange(key=MEMORY_LOG, value=value, if_version=if_version)
+        version, *_ = await self._state.change_states(scope, MEMORY_CHANGES, (change, *tail))
+        return replace(log, version=version)
 
     async def _entries(self, scope: Scope, namespace: str) -> AsyncIterator[StateEntry]:
         after = ""
@@ -319,7 +386,7 @@ def _newest(changes: list[Sequence[str]]) -> list[Sequence[str]]:
     names = 0
     for place in range(len(changes) - 1, -1, -1):
         names += max(1, len(changes[place]))
-        if names > _MOST_NAMES:
+        if names > _MOST_TAIL:
             return changes[place + 1 :]
     return changes
 
@@ -334,3 +401,12 @@ def _decode_log(entry: StateEntry) -> MemoryLog:
         return replace(msgspec.convert(entry.value, MemoryLog), version=entry.version)
     except msgspec.ValidationError:
         return MemoryLog(version=entry.version)
+
+
+def _decode_tail(entry: StateEntry | None, log: MemoryLog) -> Sequence[Sequence[str]]:
+    """The changes of the tail of this log; none if it is of another one, or damaged."""
+    try:
+        tail = None if entry is None else msgspec.convert(entry.value, _Tail)
+    except msgspec.ValidationError:
+        return ()
+    return tail.changes if tail is not None and tail.precedes(log) else ()

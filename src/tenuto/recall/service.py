@@ -29,6 +29,7 @@ from tenuto.recall.person import PersonMemories
 from tenuto.recall.prepared_search import PreparedSearch, RecallResult
 from tenuto.recall.records import MemoryLog, MemoryRecords, StoredMemory
 from tenuto.recall.stale_stretches import StaleStretches
+from tenuto.recall.stored_index import StoredIndex
 from tenuto.recall.unread_marks import CatchUp, ChangeMarks, Marks, ReadThrough
 
 Redact: TypeAlias = Callable[[Scope, str], Awaitable[str | None]]
@@ -78,8 +79,9 @@ class Memories:
         self._redact = redact
         self._clock = clock
         self._new_id = new_id
-        self._cache = OwnerCache(self._records, clock)
-        self._person = PersonMemories(owners_of, self._load)
+        stored = StoredIndex(state, embedder.name if embedder is not None else "", new_id)
+        self._cache = OwnerCache(self._records, stored, clock, policy.cache_bytes)
+        self._person = PersonMemories(owners_of, self._load, policy.cache_bytes)
         # Set by what captures, if anything does in this process.
         self.captures: CatchUp | None = None
 
@@ -338,6 +340,8 @@ class Memories:
                 raise Invalid(_REFUSAL)
             (vector,) = await self._embed(scope, [clean.text])
             async with owner.lock:
+                if clean.text != row.memory.text:
+                    await self._cache.forget_stored(scope, owner, {memory_id})
                 memory = await self._records.write(scope, clean, row.version)
                 if memory is not None:
                     owner.put(memory, vector)
@@ -455,7 +459,7 @@ class Memories:
             return await self.index_missing(scope)
         finally:
             if not was_cached:
-                self._cache.drop(_owner_of(scope))
+                await self._cache.drop(_owner_of(scope))
 
     async def drain(self) -> None:
         """Wait until vectors that are being added in the background are stored."""
@@ -556,6 +560,7 @@ class Memories:
             return 0
         merge = Merge(self._records, scope, owner)
         try:
+            await self._cache.forget_stored(scope, owner, set(memory_ids))
             count = await self._records.remove(scope, memory_ids)
             for memory_id in memory_ids:
                 owner.remove(memory_id)

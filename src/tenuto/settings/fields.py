@@ -222,6 +222,7 @@ class Settings(Value, frozen=True, kw_only=True):
     memories_in_groups: bool = False
     capture_group_memory: bool = True
     max_memories: int = 20_000
+    memories_cache_bytes: int = 256 * 1024 * 1024
     episode_retention: timedelta = timedelta(days=180)
     fact_retention: timedelta = timedelta(0)
     preference_retention: timedelta = timedelta(0)
@@ -233,7 +234,7 @@ class Settings(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check_range("port", self.port, 0, 65_535)
-        for what in ("l1_sessions", "l1_bytes", "max_body_bytes"):
+        for what in ("l1_sessions", "l1_bytes", "memories_cache_bytes", "max_body_bytes"):
             _check_range(what, getattr(self, what), 1, 2**53)
         _check_range("workers", self.workers, 1, 64)
         if self.shutdown_timeout < timedelta(seconds=2):
@@ -443,6 +444,7 @@ class Settings(Value, frozen=True, kw_only=True):
             stale_groups=self.capture_group_memory,
             without_user=bool(self.memories_without_user),
             max_memories=self.max_memories,
+            cache_bytes=self.memories_cache_bytes,
             episode_life=self.episode_retention or None,
             fact_life=self.fact_retention or None,
             preference_life=self.preference_retention or None,

@@ -13,6 +13,7 @@ from tenuto.access import ApiKeys
 from tenuto.assistants.goods import Catalogue, Order, OrderStatus, replace_orders
 from tenuto.errors import Invalid, StateCorrupt, Unavailable
 from tenuto.model import Scope, StateEntry
+from tenuto.model.memory import MEMORIES, MEMORY_INDEX
 from tenuto.model.privacy import Mode, PrivacyPolicy, Sink
 from tenuto.model.stored import RecordChange
 from tenuto.model.values import Json
@@ -175,6 +176,18 @@ async def test_what_somebody_writes_meanwhile_is_not_overwritten_and_is_mended_t
     assert (report.memories, report.fixed) == (2, tries)
     assert store.met == tries
     assert await value_of(store, BOB, "facts", "mail") == "[REDACTED_EMAIL]"
+
+
+async def test_with_a_memory_that_is_mended_goes_the_index_of_its_text() -> None:
+    store = MemoryStore()
+    await store.state.write_state(ANN, MEMORIES, "one", {"id": "one", "text": MAIL})
+    for key in ("head", "block"):
+        await store.state.write_state(ANN, MEMORY_INDEX, key, MAIL)
+
+    report = await scanned(Scanner(store=store, redactor=redactor_over(store)), fix=True)
+
+    assert (report.memories, report.fixed) == (1, 1)
+    assert await store.state.state_keys(ANN, MEMORY_INDEX) == ()
 
 
 async def test_a_memory_that_does_not_open_is_counted_and_hides_no_other() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,11 +12,19 @@ import pytest
 
 from tenuto.errors import Invalid, Unavailable
 from tenuto.model import Scope
-from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS, Memory, MemoryKind, MemoryQuery
+from tenuto.model.memory import (
+    MEMORIES,
+    MEMORY_CHANGES,
+    MEMORY_LOG,
+    VECTORS,
+    Memory,
+    MemoryKind,
+    MemoryPolicy,
+    MemoryQuery,
+)
 from tenuto.ports import Store
 from tenuto.recall import owner_cache, service
 from tenuto.recall.prepared_search import RecallResult
-from tenuto.recall.records import StoredMemory
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
 from tests.letter_memories import LetterEmbedder, memories_over, memory_texts, search_texts
@@ -192,11 +200,8 @@ async def test_a_cancelled_search_leaves_no_thread_in_the_index(
     assert await search_texts(memories, ANN, "another tea 7")
 
 
-async def test_copies_are_bounded_also_for_owners_without_memories(
-    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(owner_cache, "_MOST_MEMORIES", 10)
-    memories = memories_over(store, clock)
+async def test_copies_are_bounded_also_for_owners_without_memories(store: Store, clock: FakeClock) -> None:
+    memories = memories_over(store, clock, policy=MemoryPolicy(cache_bytes=10 * owner_cache._OWNER_BYTES))
     for number in range(50):
         await memories.list(Scope(tenant="acme", user=f"user {number}"))
     await memories.add(BOB, HOME)
@@ -209,8 +214,7 @@ async def test_copies_are_bounded_also_for_owners_whose_memories_cannot_be_read(
     store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In an outage every user who asks would leave a copy behind that counts nowhere."""
-    monkeypatch.setattr(owner_cache, "_MOST_MEMORIES", 3)
-    memories = memories_over(store, clock)
+    memories = memories_over(store, clock, policy=MemoryPolicy(cache_bytes=3 * owner_cache._OWNER_BYTES))
 
     async def fail(*_: object) -> None:
         raise Unavailable("session store")
@@ -230,7 +234,7 @@ async def test_what_is_forgotten_leaves_nothing_in_a_copy(store: Store, clock: F
         await memories.forget(ANN, [added.id])
     owner = await memories._cache.load(ANN)
 
-    assert (owner.memories, owner.embedded, owner._by_text, owner._by_terms) == ({}, set(), {}, {})
+    assert (owner.memories, owner.embedded, owner._by_text, owner.saved.gone) == ({}, set(), {}, set())
 
 
 async def test_a_log_that_cannot_be_read_and_many_changes_at_once_cost_a_reload(store: Store, clock: FakeClock) -> None:
@@ -267,16 +271,21 @@ async def test_a_load_goes_on_without_its_caller_and_the_next_one_joins_it(
     """Also that of a copy which is too old to be kept current by the log."""
     memories, other = memories_over(store, clock), memories_over(store, clock)
     await other.add(ANN, HOME)
-    read, reads, go = memories._cache._records.load, 0, asyncio.Event()
+    reads, go = 0, asyncio.Event()
 
-    async def load(scope: Scope) -> AsyncIterator[StoredMemory]:
-        nonlocal reads
-        reads += 1
-        await go.wait()
-        async for one in read(scope):
-            yield one
+    def wait_before(read: Callable[[Scope], AsyncIterator[Any]]) -> Callable[[Scope], AsyncIterator[Any]]:
+        async def load(scope: Scope) -> AsyncIterator[Any]:
+            nonlocal reads
+            reads += 1
+            await go.wait()
+            async for one in read(scope):
+                yield one
 
-    monkeypatch.setattr(memories._cache._records, "load", load)
+        return load
+
+    for name in ("load", "load_texts"):
+        records = memories._cache._records
+        monkeypatch.setattr(records, name, wait_before(getattr(records, name)))
     found: list[list[str]] = []
     for count in (1, 2):
         for _ in range(3):
@@ -288,10 +297,8 @@ async def test_a_load_goes_on_without_its_caller_and_the_next_one_joins_it(
         found.append(await search_texts(memories, ANN, "Bologna"))
         assert reads == count
         go.clear()
-        # More changes at once than the log names.
-        await other.remember(
-            ANN, [Memory(id=f"{n}", kind=MemoryKind.FACT, text=f"Tea {n}", said_at=clock()) for n in range(40)]
-        )
+        await other.add(ANN, "I drink tea")
+        await other._records.restart_log(ANN)
 
     assert found == [[HOME]] * 2
 

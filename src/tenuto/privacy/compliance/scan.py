@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tenuto.compare_and_set import retry_on_conflict, write_if_unchanged
 from tenuto.errors import DecryptionFailed, MasterKeyMissing, SessionNotFound, StateCorrupt
 from tenuto.model import Changes, Message, Page, Rewrite, Scope, Session, StateLocation
-from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_LOG, VECTORS
+from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, MEMORY_INDEX, MEMORY_LOG, VECTORS
 from tenuto.model.message import SUMMARY, is_summary
 from tenuto.model.privacy import Mode, Sink, state_sink
 from tenuto.model.turn import Trace
@@ -41,6 +41,7 @@ from tenuto.privacy.redactor import Redactor
 _log = logging.getLogger(__name__)
 _MESSAGES: Final = 200
 _TRACES: Final = 100
+_INDEX_KEYS: Final = 10_000
 _HEAD: Final = ("context", "attributes", "metadata")
 
 
@@ -197,9 +198,11 @@ class Scanner:
             return False
         await self._store.state.write_state(name.scope, name.namespace, name.key, mended, if_version=entry.version)
         if name.namespace == MEMORIES:
-            # The vector is of the text as it was, and copies of other processes are, too: a log without its beginning
-            # has them load everything.
+            # The vector is of the text as it was, which the stored index and copies of other processes have as well. A
+            # log without its beginning makes them look at everything.
             await self._store.state.delete_state(name.scope, VECTORS, name.key)
+            for key in await self._store.state.state_keys(name.scope, MEMORY_INDEX, limit=_INDEX_KEYS):
+                await self._store.state.delete_state(name.scope, MEMORY_INDEX, key)
             await self._store.state.delete_state(name.scope, MEMORY_CHANGES, MEMORY_LOG)
         return True
 
