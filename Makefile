@@ -51,7 +51,7 @@ docs: $(dev_ready) ## build the documentation site into site/
 bench: $(dev_ready) ## measure the stores and print a table
 	$(py) -m bench $(ARGS)
 
-eval-recall: $(dev_ready) ## measure recall over the data in TENUTO_RECALL_DATA; ARGS="--dups 3", ARGS=--scale
+eval-recall: $(dev_ready) ## measure recall over the data in TENUTO_RECALL_DATA; ARGS="--dups 3", ARGS="--scale quick"
 	$(py) -m bench.recall $(ARGS)
 
 peers: ## install other projects beside us, for make bench to compare with

@@ -18,6 +18,12 @@ LONG_HISTORY: Final = 5000
 ASK: Final = "tenuto ask"
 IMPORTED: Final = "tenuto ask, imported history"
 FORGETFUL: Final = "tenuto ask, memories off"
+# Each message is a new statement that is remembered: of dozens of users, of one, and found by words alone.
+STATEMENTS: Final = {
+    "tenuto ask, new facts": "open_stating",
+    "tenuto ask, new facts, one user": "open_stating_alone",
+    "tenuto ask, new facts, no encoder": "open_stating_by_words",
+}
 ENGINE: Final = "the engine"
 DOOR: Final = "tenuto.open"
 SEALED: Final = "tenuto.open, encrypted"
@@ -61,7 +67,11 @@ def _asks(backend: Backend) -> tuple[Entry, ...]:
     forgetful = replace(
         asked, name=FORGETFUL, factory="bench.ours:open_asking_forgetful", lengths=(LENGTH_OF_RATIOS, LENGTH_OF_ASKS)
     )
-    return (asked, imported, forgetful) if backend == "sqlite" else (asked, imported)
+    stating = [
+        replace(asked, name=name, factory=f"bench.ours:{factory}", lengths=_SHORT)
+        for name, factory in STATEMENTS.items()
+    ]
+    return (asked, imported, forgetful, *stating) if backend == "sqlite" else (asked, imported)
 
 
 def _peer_asks(name: str, factory: str) -> Entry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import cycle
 from random import Random
@@ -12,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import tenuto
-from bench.workload import WINDOW, Turn, Words
+from bench.workload import WINDOW, Turn, Words, statement
 from tenuto.app import Tenuto
 from tenuto.model import (
     AppendBatch,
@@ -99,9 +100,13 @@ class Ours:
         self._counted = counted
         self._ids: dict[str, str] = {}
 
+    def scope_of(self, session: str) -> Scope:
+        """The owner of a session."""
+        return scope_of(session)
+
     async def seed(self, session: str, turns: Sequence[Turn]) -> None:
         """Append the history, `counted` as turns of its own are; the last are asked, where asks are to be measured."""
-        scope, imported = scope_of(session), turns[: max(0, len(turns) - self._own_turns)]
+        scope, imported = self.scope_of(session), turns[: max(0, len(turns) - self._own_turns)]
         await self.app.sessions.create(scope, session_id=session)
         self._ids[session] = session
         for first in range(0, len(imported), _SEEDED_AT_ONCE):
@@ -117,22 +122,22 @@ class Ours:
         await self.settle()
 
     async def append(self, session: str, turn: Turn) -> None:
-        await self.app.sessions.append(scope_of(session), session, AppendRequest(messages=drafts_of(turn)))
+        await self.app.sessions.append(self.scope_of(session), session, AppendRequest(messages=drafts_of(turn)))
 
     async def load(self, session: str) -> int:
-        return len((await self.app.sessions.messages(scope_of(session), session, _NEWEST)).messages)
+        return len((await self.app.sessions.messages(self.scope_of(session), session, _NEWEST)).messages)
 
     async def cycle(self, session: str, turn: Turn) -> int:
         key = f"key-{turn.number}"
         begun = await self.app.begin(
-            scope_of(session), turn.user, session_id=session, idempotency_key=key, window=WINDOW
+            self.scope_of(session), turn.user, session_id=session, idempotency_key=key, window=WINDOW
         )
         await self.app.finish(begun, turn.assistant, tokens=_USAGE.tokens, cost_nanos=_USAGE.cost_nanos)
         return len(begun.window)
 
     async def ask(self, session: str, turn: Turn) -> None:
         """The first ask of an unknown session begins a new one."""
-        reply = await self.app.ask(scope_of(session), turn.user, session_id=self._ids.get(session))
+        reply = await self.app.ask(self.scope_of(session), turn.user, session_id=self._ids.get(session))
         self._ids[session] = reply.session_id
 
     async def settle(self) -> None:
@@ -141,6 +146,25 @@ class Ours:
 
     async def close(self) -> None:
         await self._stack.aclose()
+
+
+class Stating(Ours):
+    """Whole turns with a new statement in each, which is remembered."""
+
+    async def ask(self, session: str, turn: Turn) -> None:
+        await super().ask(session, replace(turn, user=statement(turn.number)))
+
+    async def settle(self) -> None:
+        """Captures are drained as well: they belong to the cost of the turns."""
+        await super().settle()
+        await (await self.app.memories()).drain()
+
+
+class StatingAlone(Stating):
+    """The same, all of one user."""
+
+    def scope_of(self, session: str) -> Scope:
+        return Scope(tenant="bench", user="only")
 
 
 async def open_ours(url: str, **settings: Any) -> Ours:
@@ -166,13 +190,28 @@ async def open_asking_forgetful(url: str) -> Ours:
     return await _open(url, own_turns=_OWN_TURNS, counted=True, memories=False)
 
 
-async def _open(url: str, *, own_turns: int, counted: bool, **settings: Any) -> Ours:
+async def open_stating(url: str) -> Ours:
+    """As `open_asking`, with a new statement in each message."""
+    return await _open(url, Stating, own_turns=_OWN_TURNS, counted=True)
+
+
+async def open_stating_alone(url: str) -> Ours:
+    """The same of one user, whose memories grow."""
+    return await _open(url, StatingAlone, own_turns=_OWN_TURNS, counted=True)
+
+
+async def open_stating_by_words(url: str) -> Ours:
+    """As `open_stating`, without an encoder."""
+    return await _open(url, Stating, own_turns=_OWN_TURNS, counted=True, embedder="none")
+
+
+async def _open(url: str, kind: type[Ours] = Ours, *, own_turns: int, counted: bool, **settings: Any) -> Ours:
     stack = AsyncExitStack()
     model = InstantModel()
     app = await stack.enter_async_context(
         tenuto.open(prefixed(url), model=model.name, models={model.name: model}, max_messages=0, **settings)
     )
-    return Ours(app, stack, own_turns=own_turns, counted=counted)
+    return kind(app, stack, own_turns=own_turns, counted=counted)
 
 
 class BareStore:

@@ -27,7 +27,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from bench.recall_scale import measure_scale
+from bench.recall_scale import FULL, QUICK, measure_scale
 from tenuto.recall.evaluation import EvaluationStore, encode, has_encoder
 from tenuto.recall.lexical import LexicalIndex
 
@@ -88,12 +88,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help=f"the folder of the sets (else the variable {FOLDER_VARIABLE})")
     parser.add_argument("--sets", help="names of sets, separated by commas (else all)")
     parser.add_argument("--dups", type=int, default=0, metavar="N", help="restate turns so many times")
-    parser.add_argument("--scale", action="store_true", help="time searches in large indexes of made-up memories")
+    parser.add_argument("--scale", choices=("quick", "full"), help="time made-up memories of large owners instead")
+    parser.add_argument("--peers", type=Path, metavar="PYTHON", help="with --scale: an interpreter that has mem0")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     args = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 160)
     if args.scale:
-        console.print(measure_scale())
+        measure_scale(console, FULL if args.scale == "full" else QUICK, args.peers)
         return
     folder = args.data or (Path(os.environ[FOLDER_VARIABLE]) if os.environ.get(FOLDER_VARIABLE) else None)
     if folder is None or not folder.is_dir():

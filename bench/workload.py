@@ -46,6 +46,9 @@ _CHINESE: Final = (
     "上次说的那个方案我又想了想，还是分两步走比较稳妥。",
 )
 
+_THINGS: Final = ("cello", "bicycle", "greenhouse", "typewriter", "canoe", "telescope", "loom", "accordion", "kiln")
+_PLACES: Final = ("Lisbon", "Bergen", "Kyoto", "Quebec", "Tartu", "Valencia", "Graz", "Galway", "Cusco")
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -54,6 +57,19 @@ class Turn:
     number: int
     user: str
     assistant: str
+
+
+def statement(number: int) -> str:
+    """A new statement of somebody about themselves, of 40 to 120 characters; most in English."""
+    dice = random.Random(number)
+    thing, place = f"{dice.choice(_THINGS)} number {number}", f"{dice.choice(_PLACES)} {dice.randint(1, 999)}"
+    if number % 4 == 0:
+        day = dice.choice("一二三四五六")
+        return (
+            f"我在{place}附近租了一间工作室，每逢星期{day}都会去那里整理第{number}批旧照片和信件，然后一个人走路回家。"
+        )
+    rest = dice.choice(("", " and I go there with my sister on most weekends", " since my old one broke in spring"))
+    return f"I bought a {thing} near {place}{rest}."
 
 
 class Words:

