@@ -11,7 +11,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import psutil
@@ -36,6 +36,9 @@ from tenuto.recall.evaluation import encode, has_encoder
 from tenuto.recall.service import Memories
 from tenuto.settings import Settings
 from tenuto.wiring.stores import open_stores
+
+_Args = ParamSpec("_Args")
+_Result = TypeVar("_Result")
 
 QUICK: Final = ((1, 1_000), (1, 10_000), (100, 100))
 FULL: Final = (*QUICK, (1, 100_000), (1_000, 100))
@@ -77,7 +80,7 @@ def measure_scale(console: Console, sizes: Sequence[tuple[int, int]], peers: Pat
         for owners, size in sizes:
             url = f"sqlite:///{folder}/{owners}-{size}.db"
             added = _in_process(fill, url, owners, size)
-            found = Found(*_in_process(search, url, owners, size))
+            found = _in_process(search, url, owners, size)
             table.add(
                 f"{owners:,} x {size:,}",
                 f"{added:.2f}",
@@ -138,9 +141,9 @@ def search(url: str, owners: int, size: int) -> Found:
     return asyncio.run(run())
 
 
-def _in_process(work: object, *args: object) -> object:
+def _in_process(work: Callable[_Args, _Result], *args: _Args.args, **more: _Args.kwargs) -> _Result:
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        return pool.submit(work, *args).result()  # type: ignore[arg-type]
+        return pool.submit(work, *args, **more).result()
 
 
 class _MadeUpEmbedder:

