@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from time import perf_counter, process_time
 from typing import Any
@@ -37,14 +38,16 @@ def main() -> None:
     """Print adds and searches per second, and milliseconds of processor time of each."""
     store = {"path": f"{sys.argv[1]}/qdrant", "embedding_model_dims": 512, "on_disk": True}
     memory: Any = import_module("mem0").Memory.from_config({"vector_store": {"provider": "qdrant", "config": store}})
-    memory.embedding_model = _Encoder()
-    memory.embedding_model.embed("warm")
+    encoder = _Encoder()
+    encoder.embed("warm")
+    memory.embedding_model = encoder
     words = random.Random(1)
     figures: list[tuple[float, float]] = []
-    for count, act in (
+    acts: tuple[tuple[int, Callable[[str], object]], ...] = (
         (ADDED, lambda text: memory.add(text, user_id="ann", infer=False)),
         (SEARCHED, lambda text: memory.search(text, filters={"user_id": "ann"}, top_k=5)),
-    ):
+    )
+    for count, act in acts:
         started, cpu = perf_counter(), process_time()
         for _ in range(count):
             act(sentence(words, 14 if count == ADDED else 8))
