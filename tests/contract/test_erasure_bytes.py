@@ -411,7 +411,8 @@ async def test_nothing_of_an_erased_persons_memories_remains(
     person, other = (Scope(tenant="acme", user=mark("user")) for mark in (theirs, others))
     known = [await memory_texts(two, scope) for scope in (person, other, team)]
     vectors = await proof.store.state.list_state(person, VECTORS)
-    await one.drain()
+    for process in (one, two):
+        await process.drain()
     indexed = [len(await proof.store.state.state_keys(scope, MEMORY_INDEX)) for scope in (person, other, team)]
     await proof.store.upkeep.compact()  # Now it is in every kind of file that there is.
     before = await found(proof, theirs)

@@ -129,10 +129,7 @@ class OwnerCache:
     async def forget_stored(self, scope: Scope, owner: OwnerMemories, memory_ids: Container[str]) -> None:
         """Take memories out of the stored index, before their rows change; the caller holds the lock of the copy."""
         saved = owner.saved
-        if await self._stored.has_changed(scope, saved):
-            await self._stored.drop(scope)
-            saved.reset(owner.memories)
-            saved.version = 0
+        await self._stored.drop_unknown(scope, saved, owner.memories)
         for name, held in saved.blocks.items():
             if gone := {one for one in held if one in memory_ids}:
                 saved.unsaved |= gone
@@ -325,9 +322,13 @@ class OwnerCache:
                     saved.reset(owner.memories)
                     saved.save_at = len(saved.unsaved) + BLOCK
                 break
-        # Of an owner that was erased meanwhile nothing may remain.
-        if (await self._records.changed_since(scope, owner.log))[1] is None:
+        # Of what was forgotten meanwhile by another process nothing may remain, nor of an owner that was erased.
+        _, changed_ids = await self._records.changed_since(scope, owner.log)
+        if changed_ids is None:
             await self._stored.drop(scope)
+        elif changed_ids:
+            async with self.current(scope):
+                await self.forget_stored(scope, owner, set(saved.gone))
 
 
 async def _log_failure(work: Coroutine[None, None, object]) -> None:

@@ -134,15 +134,22 @@ class StoredIndex:
         """Have these blocks be the index as of this log; `False` if another process has saved meanwhile."""
         value = {"made_by": self._made_by, "log": list(log), "blocks": list(names)}
         entry = await write_if_unchanged(self._state.write_state(scope, MEMORY_INDEX, _HEAD, value, saved.version))
-        if entry is not None:
-            saved.version = entry.version
+        if entry is None:
+            await self._remove(scope, saved.blocks.keys())
+            return False
+        saved.version = entry.version
         await self._remove(scope, saved.blocks.keys() - names)
-        return entry is not None
+        return True
 
-    async def has_changed(self, scope: Scope, saved: SavedBlocks) -> bool:
-        """Whether another process has saved since."""
-        head = await self._read_head(scope)
-        return (0 if head is None else head.version) != saved.version
+    async def drop_unknown(self, scope: Scope, saved: SavedBlocks, memory_ids: Iterable[str]) -> None:
+        """Remove blocks of which this process does not know what they hold: all, if another process has saved since."""
+        keys, head = await self._keys(scope), await self._read_head(scope)
+        if (0 if head is None else head.version) != saved.version:
+            await self._remove(scope, keys)
+            saved.reset(memory_ids)
+            saved.version = 0
+        else:
+            await self._remove(scope, set(keys) - {_HEAD, *saved.blocks})
 
     async def drop(self, scope: Scope) -> None:
         """Remove what is stored."""

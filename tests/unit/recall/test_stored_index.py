@@ -210,6 +210,43 @@ async def test_an_owner_that_is_erased_while_the_index_is_stored_leaves_nothing(
     assert await store.state.state_keys(ANN, MEMORY_INDEX) == ()
 
 
+async def test_what_another_process_forgets_while_the_index_is_stored_leaves_it(
+    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memories, other = process(store, clock), process(store, clock)
+    await memories.add(ANN, "I like zeppelins")
+    (zeppelins,) = await other.list(ANN)
+    write, before = store.state.write_state, [b""]
+
+    async def write_state(scope: Any, namespace: str, key: str, *what: Any) -> Any:
+        if namespace == MEMORY_INDEX and key == "head" and not before[0]:
+            before[0] = await stored_bytes(store)
+            await other.forget(ANN, [zeppelins.id])
+        return await write(scope, namespace, key, *what)
+
+    monkeypatch.setattr(store.state, "write_state", write_state)
+    await memories.remember(ANN, some_memories(clock, 30))
+    await memories.drain()
+
+    assert b"zeppelin" in before[0]
+    assert b"zeppelin" not in await stored_bytes(store)
+    assert await findings(process(store, clock)) == await from_rows(store, clock)
+
+
+async def test_of_two_processes_that_save_at_once_no_block_is_left_over(store: Store, clock: FakeClock) -> None:
+    one, other = process(store, clock), process(store, clock)
+    await other.add(ANN, "I like islands")
+    await one.remember(ANN, some_memories(clock, 30))
+    await other.list(ANN)
+    await one.drain()
+    await other.drain()
+    head = await store.state.read_state(ANN, MEMORY_INDEX, "head")
+
+    assert head is not None
+    assert set(await store.state.state_keys(ANN, MEMORY_INDEX)) == {"head", *head.value["blocks"]}
+    assert await findings(process(store, clock)) == await from_rows(store, clock)
+
+
 @pytest.mark.parametrize("damage", ["a block", "all blocks", "no block", "the head", "another release", "not base64"])
 async def test_a_damaged_index_is_made_again(store: Store, clock: FakeClock, damage: str) -> None:
     await saved(store, clock)
