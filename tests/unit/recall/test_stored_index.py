@@ -210,25 +210,27 @@ async def test_an_owner_that_is_erased_while_the_index_is_stored_leaves_nothing(
     assert await store.state.state_keys(ANN, MEMORY_INDEX) == ()
 
 
+@pytest.mark.parametrize("late", [False, True])
 async def test_what_another_process_forgets_while_the_index_is_stored_leaves_it(
-    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
     memories, other = process(store, clock), process(store, clock)
     await memories.add(ANN, "I like zeppelins")
     (zeppelins,) = await other.list(ANN)
-    write, before = store.state.write_state, [b""]
+    write, forgets = store.state.write_state, [True]
 
-    async def write_state(scope: Any, namespace: str, key: str, *what: Any) -> Any:
-        if namespace == MEMORY_INDEX and key == "head" and not before[0]:
-            before[0] = await stored_bytes(store)
+    async def write_state(scope: Any, namespace: str, key: str, value: Any, *version: Any) -> Any:
+        # Between its last look at the log and its first block, or behind its last block.
+        if namespace == MEMORY_INDEX and (key == "head") is late and forgets[0]:
+            forgets[0] = False
             await other.forget(ANN, [zeppelins.id])
-        return await write(scope, namespace, key, *what)
+        return await write(scope, namespace, key, value, *version)
 
     monkeypatch.setattr(store.state, "write_state", write_state)
     await memories.remember(ANN, some_memories(clock, 30))
     await memories.drain()
 
-    assert b"zeppelin" in before[0]
+    assert forgets == [False]
     assert b"zeppelin" not in await stored_bytes(store)
     assert await findings(process(store, clock)) == await from_rows(store, clock)
 
