@@ -111,7 +111,7 @@ class MemoryRecords:
         try:
             entries = await self._state.read_states(scope, MEMORY_CHANGES, (MEMORY_LOG, MEMORY_LOG_TAIL))
         except StateCorrupt:
-            return await self._read_log(scope), ()
+            return await self.read_log(scope), ()
         log = MemoryLog() if entries[0] is None else _decode_log(entries[0])
         return log, [*_decode_tail(entries[1], log), *log.changes]
 

@@ -9,8 +9,18 @@ from typing import Any
 
 import pytest
 
+from tenuto.errors import StateCorrupt
 from tenuto.model import Scope, StateChange
-from tenuto.model.memory import MEMORIES, MEMORY_INDEX, Memory, MemoryKind, MemoryPolicy, MemoryQuery
+from tenuto.model.memory import (
+    MEMORIES,
+    MEMORY_CHANGES,
+    MEMORY_INDEX,
+    MEMORY_LOG_TAIL,
+    Memory,
+    MemoryKind,
+    MemoryPolicy,
+    MemoryQuery,
+)
 from tenuto.ports import Store
 from tenuto.recall import owner_cache, stored_index
 from tenuto.recall.records import MemoryRecords
@@ -323,3 +333,24 @@ async def test_copies_leave_by_their_bytes_not_by_the_number_of_memories(
         await memories.remember(Scope(tenant="acme", user=f"user-{user}"), some_memories(clock, 40))
 
     assert len(memories._cache._owners) == stay
+
+
+@pytest.mark.parametrize("corrupt", [False, True])
+async def test_without_the_tail_of_the_log_a_process_far_behind_compares_all(
+    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, corrupt: bool
+) -> None:
+    one, other = process(store, clock), process(store, clock)
+    await one.remember(ANN, some_memories(clock, 3))
+    await other.list(ANN)
+    await one.remember(ANN, some_memories(clock, 50, start=10))
+    read_states = store.state.read_states
+
+    async def read(scope: Any, namespace: str, keys: Any) -> Any:
+        if namespace == MEMORY_CHANGES and corrupt:
+            raise StateCorrupt("state value", "cannot be decoded")
+        return await read_states(scope, namespace, keys)
+
+    monkeypatch.setattr(store.state, "read_states", read)
+    await store.state.write_state(ANN, MEMORY_CHANGES, MEMORY_LOG_TAIL, "no tail")
+
+    assert len(await other.list(ANN, limit=500)) == 53
