@@ -65,7 +65,7 @@ async def _postgres(server: Server) -> AsyncIterator[RecordStore]:
     """Emptied for each test: making a schema anew would cost ten times as much. Two may be open in one test."""
     schema = _SCHEMAS.pop(0)
     records = await PostgresRecords.open(server("postgres").app_url, schema=schema)
-    await records.pool.fetch("TRUNCATE records, entries")
+    await records.pool.fetch("TRUNCATE records, entries, words")
     yield records
     await records.close()
     _SCHEMAS.insert(0, schema)

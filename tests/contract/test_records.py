@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tenuto.model import Scope, Status
 from tenuto.model.scope import owner_key, site_key
 from tenuto.model.stored import (
+    WORD_BYTES,
     Action,
     AsideRecords,
     Drop,
@@ -25,6 +26,7 @@ from tenuto.model.stored import (
     RecordChange,
     Totals,
     ValuePlace,
+    WordChange,
 )
 from tenuto.ports import RecordStore
 from tests.record_changes import A, B, C, index_columns, message_entries, record_change
@@ -265,3 +267,61 @@ async def test_sums_are_of_what_has_not_expired(records: RecordStore) -> None:
     )
     assert (await records.totals(site_key(ANN), None, 9)).messages == 9
     assert (await records.totals(site_key(ANN), None, 10)).messages == 6
+
+
+def word(name: str) -> bytes:
+    return name.encode().ljust(WORD_BYTES, b"_")
+
+
+def words(added: str = "", removed: str = "", *, forgets: bool = False) -> WordChange:
+    some, gone = (tuple(map(word, names.split())) for names in (added, removed))
+    return WordChange(added=some, removed=gone, forgets=forgets)
+
+
+async def test_sessions_are_found_by_their_words(records: RecordStore) -> None:
+    async def found(*groups: str, scope: Scope = ANN, **query: Any) -> list[str]:
+        wanted = tuple(tuple(map(word, group.split())) for group in groups)
+        asked = IndexQuery(order=IndexOrder.NEWEST, space=site_key(scope), words=wanted, **query)
+        return [one.index.name for one in await records.list(asked)]
+
+    async def make(key: bytes, name: str, some: WordChange, listed_at: int, scope: Scope = ANN) -> None:
+        columns = index_columns(scope, name, listed_at=listed_at)
+        assert await records.commit([record_change(key, 0, 1, index=columns, words=some)]) is None
+
+    await make(A, "a", words("kyoto tea"), 1)
+    await make(B, "b", words("kyoto hotel"), 2, BOB)
+    await make(C, "c", words("kyoto tea hotel"), 3, EVE)
+
+    assert await found("kyoto") == ["b", "a"]
+    assert await found("kyoto", owner=owner_key(ANN)) == ["a"]
+    assert await found("kyoto", "hotel tea", limit=1) == ["b"]
+    assert await found("kyoto", "hotel tea", behind=(2, B)) == ["a"]
+    assert await found("kyoto", "tea") == ["a"]
+    assert await found("kyoto", "bus") == []
+    assert await found("kyoto", status=Status.ARCHIVED) == []
+    assert await found("hotel", scope=EVE) == ["c"]
+
+    columns = index_columns(ANN, "a", listed_at=1)
+    assert await records.commit([record_change(A, 1, 2)]) is None
+    assert await found("tea") == ["a"]
+    await records.commit([record_change(A, 2, 3, index=columns, words=words("bus kyoto", "tea"))])
+    assert (await found("kyoto", "bus"), await found("tea")) == (["a"], [])
+    await records.commit([record_change(A, 3, 4, index=columns, words=words("hotel", forgets=True))])
+    assert (await found("kyoto"), await found("hotel")) == (["b"], ["b", "a"])
+    await records.commit([record_change(A, 4, 5, index=index_columns(BOB, "a"), replaces=True, words=words("tea"))])
+    assert (await found("hotel"), await found("tea", owner=owner_key(BOB))) == (["b"], ["a"])
+    assert await found("tea", owner=owner_key(ANN)) == []
+    await records.commit([RecordChange(key=B, if_revision=1, action=Action.REMOVE)])
+    await records.commit([RecordChange(key=A, if_revision=5, action=Action.SET_ASIDE)])
+    await make(A, "a", words("bus"), 4)
+    assert (await found("kyoto"), await found("hotel"), await found("tea"), await found("bus")) == ([], [], [], ["a"])
+
+
+async def test_a_change_of_words_that_is_refused_changes_none(records: RecordStore) -> None:
+    columns = index_columns()
+    asked = IndexQuery(order=IndexOrder.NEWEST, space=site_key(ANN), words=((word("tea"),),))
+    await records.commit([record_change(A, 0, 1, words=words("tea"))])
+
+    assert await records.commit([record_change(A, 5, 6, index=columns, words=words("bus", forgets=True))]) is not None
+
+    assert len(await records.list(asked)) == 1

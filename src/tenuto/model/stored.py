@@ -21,9 +21,9 @@ from tenuto.model.values import Value
 class Part(StrEnum):
     """A numbered list of entries beside a record's head.
 
-    Attachments are numbered by the profile, which maps their keyed digests to numbers. Two are part of the format and
-    not written yet: older heads that a kept turn needs (by the turn's number), and further words to search (by page).
-    Events are those of a running turn, by the number of the first one in each entry.
+    Attachments are numbered by the profile, which maps their keyed digests to numbers. One is part of the format and
+    not written yet: older heads that a kept turn needs (by the turn's number). Events are those of a running turn, by
+    the number of the first one in each entry.
     """
 
     MESSAGES = "m"
@@ -32,7 +32,6 @@ class Part(StrEnum):
     PRODUCERS = "p"
     ATTACHMENTS = "b"
     VERSIONS = "v"
-    WORDS = "w"
     EVENTS = "e"
 
 
@@ -88,8 +87,8 @@ class IndexColumns(Value, frozen=True, kw_only=True):
     `space` and `owner` are keys of the site and the owner; `scope` names the owner, for erasures and walks over all
     sites, and is `None` for the tenant's own values. `name` is the id of a session or the name of a value in its
     `drawer`. `listed_at` may lag behind the last change, so that most commits leave it alone: who lists by it reads on
-    by the lag and sorts by the heads. `words` are keyed digests to search by where the title is sealed. Of one that
-    `is_damaged`, or of a newer release, `kind`, `scope` or `status` may be `None`.
+    by the lag and sorts by the heads. Of one that `is_damaged`, or of a newer release, `kind`, `scope` or `status` may
+    be `None`.
     """
 
     space: bytes
@@ -102,7 +101,6 @@ class IndexColumns(Value, frozen=True, kw_only=True):
     drawer: bytes = b""
     namespace: str = ""
     name: str = ""
-    words: tuple[bytes, ...] = ()
     is_damaged: bool = False
 
 
@@ -163,12 +161,24 @@ class LogCopy(Value, frozen=True, kw_only=True):
     attachments: tuple[int, ...] = ()
 
 
+WORD_BYTES: Final = 8
+"""The length of the digest of a word."""
+
+
+class WordChange(Value, frozen=True, kw_only=True):
+    """By which words a session is found besides: digests that are added and removed; `forgets` removes all first."""
+
+    added: tuple[bytes, ...] = ()
+    removed: tuple[bytes, ...] = ()
+    forgets: bool = False
+
+
 class RecordChange(Value, frozen=True, kw_only=True):
     """One record's part of a commit, made only if the record is at `if_revision`; 0 requires that there is none.
 
     The record is at `revision` afterwards: one more, or for a new record a number that none of its key had before.
     `profile` and `index` are `None` where they stay, and so does the deadline where it is unset. `replaces` removes
-    all entries first: another record of the same key ends here. Order: remove, drop, copy, put. If the comparison
+    all entries and words first: another record of the same key ends here. Order: remove, drop, copy, put. If the comparison
     fails, the answer brings at most `tail` messages of what stands instead, without those that are `known`.
     """
 
@@ -180,6 +190,7 @@ class RecordChange(Value, frozen=True, kw_only=True):
     profile: bytes | None = None
     deadline: int | UnsetType | None = UNSET
     index: IndexColumns | None = None
+    words: WordChange | None = None
     totals: Totals = Totals()
     replaces: bool = False
     drops: tuple[Drop, ...] = ()
@@ -222,6 +233,7 @@ class IndexQuery(Value, frozen=True, kw_only=True):
 
     Listing begins behind `behind` in the order: (`listed_at` or deadline, key), or the place of a value. `due` are
     those with a deadline up to it. `named` are values of users and chats. `title` is part of the title, casefolded.
+    With `words` they are sessions that have one word of each group; the work is that of the sessions that have them.
     Without a `kind` it is the records of none that is known, for upkeep.
     """
 
@@ -232,6 +244,7 @@ class IndexQuery(Value, frozen=True, kw_only=True):
     drawer: bytes | None = None
     status: Status | None = None
     title: str | None = None
+    words: tuple[tuple[bytes, ...], ...] = ()
     named: bool = False
     due: int | None = None
     behind: tuple[int, bytes] | ValuePlace | None = None

@@ -46,6 +46,7 @@ class _Row:
     index: IndexColumns
     totals: Totals
     parts: dict[Part, dict[int, bytes]] = field(default_factory=dict)
+    words: set[bytes] = field(default_factory=set)
 
 
 class RecordTable:
@@ -97,11 +98,12 @@ class RecordTable:
         if change.action is not Action.WRITE:
             row = self._rows.pop(change.key)
             if change.action is Action.SET_ASIDE:
+                row.words = set()
                 self._aside.append((change.key, row))
             return
         row = self._write_columns(change)
         if change.replaces:
-            row.parts = {}
+            row.parts, row.words = {}, set()
         for drop in change.drops:
             entries = row.parts.get(drop.part, {})
             for number in [n for n in entries if drop.first <= n <= drop.last and n not in drop.keep]:
@@ -113,6 +115,9 @@ class RecordTable:
             row.parts[Part.ATTACHMENTS] = {n: attachments[n] for n in copies.attachments if n in attachments}
         for entry in change.puts:
             row.parts.setdefault(entry.part, {})[entry.number] = entry.body
+        if change.words is not None:
+            kept = set() if change.words.forgets else row.words.difference(change.words.removed)
+            row.words = kept.union(change.words.added)
 
     def _write_columns(self, change: RecordChange) -> _Row:
         row = self._rows.get(change.key)
@@ -227,6 +232,8 @@ def _matches(query: IndexQuery, row: _Row) -> bool:
     if not _has_columns(query, index) or (query.named and index.scope is None):
         return False
     if query.order is IndexOrder.DEADLINE and row.deadline is None:
+        return False
+    if any(row.words.isdisjoint(group) for group in query.words):
         return False
     return query.due is None or (row.deadline is not None and row.deadline <= query.due)
 

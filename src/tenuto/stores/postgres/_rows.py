@@ -10,7 +10,18 @@ import msgspec
 from msgspec import UNSET
 
 from tenuto.model import Scope
-from tenuto.model.stored import Action, Drop, Entry, FoundRecord, IndexColumns, Part, RecordChange, StoredRecord, Totals
+from tenuto.model.stored import (
+    Action,
+    Drop,
+    Entry,
+    FoundRecord,
+    IndexColumns,
+    Part,
+    RecordChange,
+    StoredRecord,
+    Totals,
+    WordChange,
+)
 from tenuto.stores.columns import decode_index
 from tenuto.stores.postgres._client import Row
 
@@ -35,6 +46,7 @@ def is_plain(change: RecordChange) -> bool:
         or change.drops
         or change.replaces
         or change.copies is not None
+        or change.words is not None
         or _rewrites(change)
     )
 
@@ -95,7 +107,7 @@ def to_literal(numbers: Iterable[object]) -> str:
 
 def change_argument(batch: int, change: RecordChange) -> tuple[Any, ...]:
     """A `record_change`."""
-    index, copies = change.index, change.copies
+    index, copies, words = change.index, change.copies, change.words or WordChange()
     return (
         batch,
         change.key,
@@ -117,6 +129,9 @@ def change_argument(batch: int, change: RecordChange) -> tuple[Any, ...]:
         [put.part for put in change.puts],
         [put.number for put in change.puts],
         [put.body for put in change.puts],
+        words.added,
+        words.removed,
+        words.forgets,
         is_strict(change),
         change.tail,
         change.known.message,

@@ -209,13 +209,26 @@ class PostgresRecords:
             conditions.append("scope IS NOT NULL")
         if query.order is IndexOrder.DEADLINE:
             conditions.append("deadline IS NOT NULL")
+        # Each group is a row of an array: the groups are of equal length.
+        for nth in range(1, len(query.words) + 1):
+            of_owner = "" if query.owner is None else " AND words.owner = ($1).owner"
+            wanted = f"words.space = ($1).space AND words.word = ANY (($1).words[{nth}:{nth}]){of_owner}"
+            conditions.append(f"id IN (SELECT words.record FROM words WHERE {wanted})")
         if query.due is not None:
             conditions.append("due <= ($1).due AND deadline <= ($1).due")
         if query.behind is not None:
             conditions.append(beyond)
         place = query.behind if isinstance(query.behind, ValuePlace) else (None, None, None)
         behind = (None, None) if query.behind is None or isinstance(query.behind, ValuePlace) else query.behind
-        values = (*fields.values(), query.title, query.due, *behind, *place, max(0, query.limit))
+        values = (
+            *fields.values(),
+            query.title,
+            query.due,
+            *behind,
+            *place,
+            list(map(list, query.words)),
+            max(0, query.limit),
+        )
         return await self._find(values, " AND ".join(conditions), ordering)
 
     async def totals(self, space: bytes, owner: bytes | None, now: int) -> Totals:
@@ -234,7 +247,7 @@ class PostgresRecords:
         return tuple(found)
 
     async def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
-        values = (*[None] * 7, after, None, None, None, max(0, limit))
+        values = (*[None] * 7, after, *[None] * 4, max(0, limit))
         return refuse_damaged(await self._find(values, "key > ($1).behind_key", "key"))
 
     async def _find(self, values: tuple[Any, ...], conditions: str, ordering: str) -> tuple[FoundRecord, ...]:
@@ -242,7 +255,7 @@ class PostgresRecords:
         return tuple([to_found(row) for row in rows])
 
     async def list_aside(self) -> tuple[IndexColumns, ...]:
-        found = await self._find((*[None] * 11, None), "aside IS NOT NULL", "id")
+        found = await self._find((None,) * 13, "aside IS NOT NULL", "id")
         return tuple([one.index for one in found])
 
     async def forget_aside(self, owner: bytes) -> AsideRecords:
@@ -250,7 +263,7 @@ class PostgresRecords:
 
     async def compact(self) -> CompactionResult:
         """Vacuum the tables. The files hold deleted rows until their space is reused."""
-        warned = await self.pool.run_long("VACUUM records, entries")
+        warned = await self.pool.run_long("VACUUM records, entries, words")
         return CompactionResult(cleared=False, remaining_reason=_UNVACUUMED if warned else _VACUUMED)
 
     async def durability_findings(self) -> tuple[DurabilityFinding, ...]:

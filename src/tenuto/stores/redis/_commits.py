@@ -131,7 +131,7 @@ class CommitBatches:
         for change in changes:
             # One server has the indexes as well.
             own, above = ([], []) if servers.sharded else self._places.of_change(change, lowered=commit.indexed)
-            words += change_words(change, keys, own + above)
+            words += change_words(change, keys, own + above, sharded=servers.sharded)
             self._feed.expect(change.key, change.revision if change.action is Action.WRITE else 0)
         words[start + 1] = len(words) - start - 2
 

@@ -21,11 +21,12 @@ from tenuto.stores.redis._keys import RecordKeys, part_of, value_place
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._resp import Reply
 from tenuto.stores.redis._servers import Servers
-from tenuto.stores.redis._wire import decode_columns
+from tenuto.stores.redis._wire import decode_columns, split_words, word_place
 
 Call: TypeAlias = tuple[Word, ...]
 _log = logging.getLogger(__name__)
 _HELD_MS: Final = 3000
+_AT_ONCE: Final = 500
 
 
 def readable_columns(stored: bytes | None) -> IndexColumns | None:
@@ -75,6 +76,12 @@ class Places:
             own.append(("ZADD", self._keys.due[part_of(key)], "LT", deadline, key))
         return own, above
 
+    def of_words(self, key: bytes, index: IndexColumns | None, words: Sequence[bytes]) -> list[Call]:
+        """The places of a session in the index of words."""
+        if index is None or not words:
+            return []
+        return [("ZADD", self._keys.words(index.space), 0, word_place(word, index.owner, key)) for word in words]
+
     async def add(self, places: Iterable[tuple[Sequence[Call], Sequence[Call]]]) -> None:
         """Add places of several records; one call adds all those in an index."""
         merged = dict[Call, list[Word]](), dict[Call, list[Word]]()
@@ -91,7 +98,7 @@ class Places:
         owner = bytes(KEY_BYTES) if index is None else index.owner
         return ("ZADD", self._keys.asides, 0, owner + name)
 
-    async def remove(self, key: bytes, index: IndexColumns | None) -> None:
+    async def remove(self, key: bytes, index: IndexColumns | None, words: Sequence[bytes] = ()) -> None:
         """Remove the places of a record that `gone` keeps absent, and let it be created again."""
         part = part_of(key)
         calls: list[Call] = [("ZREM", self._keys.all[part], key), ("ZREM", self._keys.due[part], key)]
@@ -99,6 +106,7 @@ class Places:
             pass  # The others are removed when they are read.
         elif index.kind is Kind.SESSION:
             calls += [("ZREM", name, key) for name in (self._keys.site(index.space), self._keys.owner(index.owner))]
+            calls += self._leaving_words(key, index, words)
         else:
             calls.append(("ZREM", self._keys.drawer(index.drawer), value_place(index.name, key)))
         await self._call_all(calls)
@@ -107,6 +115,18 @@ class Places:
     async def leave_owner(self, key: bytes, index: IndexColumns) -> None:
         """Remove a session from the list of an owner that it had before."""
         await self._servers.call("ZREM", self._keys.owner(index.owner), key)
+
+    def _leaving_words(self, key: bytes, index: IndexColumns, words: Sequence[bytes]) -> list[Call]:
+        places = [word_place(word, index.owner, key) for word in words]
+        name = self._keys.words(index.space)
+        return [("ZREM", name, *places[at : at + _AT_ONCE]) for at in range(0, len(places), _AT_ONCE)]
+
+    async def leave_words(self, key: bytes, index: IndexColumns, words: Sequence[bytes]) -> None:
+        """Remove a session's places in the index of words. Those that it has been given again get them back."""
+        await self._call_all(self._leaving_words(key, index, words))
+        ((columns, held),) = await self._servers.fields([self._keys.record(key)], ("i", "w"))
+        again = set(split_words(held)).intersection(words)
+        await self.add([(self.of_words(key, readable_columns(columns), sorted(again)), ())])
 
     async def remove_stale(self, name: bytes, places: Iterable[tuple[bytes, bytes]]) -> None:
         """Remove places without a record from one index: pairs of member and key."""
@@ -147,8 +167,14 @@ class Places:
         """Let a missing record be created; one that is there since the mark ended by itself gets its places back."""
         if await self._hold(key, 0):
             return
-        ((columns, deadline),) = await self._servers.fields([self._keys.record(key)], ("i", "d"))
-        await self.add([self.of_record(key, readable_columns(columns), int(deadline) if deadline else None)])
+        ((columns, deadline, words),) = await self._servers.fields([self._keys.record(key)], ("i", "d", "w"))
+        index = readable_columns(columns)
+        await self.add(
+            [
+                self.of_record(key, index, int(deadline) if deadline else None),
+                (self.of_words(key, index, split_words(words)), ()),
+            ]
+        )
 
     async def _call_all(self, calls: Sequence[Call]) -> list[Reply]:
         return await asyncio.gather(*(self._servers.call(*call) for call in calls))

@@ -75,6 +75,9 @@ class RecordKeys:
     def owner(self, owner: bytes) -> bytes:
         return b"%b:owner:{%b}" % (self._start, owner.hex().encode())
 
+    def words(self, space: bytes) -> bytes:
+        return b"%b:words:{%b}" % (self._start, space.hex().encode())
+
     def drawer(self, drawer: bytes) -> bytes:
         return b"%b:drawer:{%b}" % (self._start, drawer.hex().encode())
 

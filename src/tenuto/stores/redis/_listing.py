@@ -16,13 +16,14 @@ from tenuto.stores.columns import refuse_damaged
 from tenuto.stores.redis._index import Places, readable_columns
 from tenuto.stores.redis._keys import RecordKeys, behind_name
 from tenuto.stores.redis._servers import Servers
-from tenuto.stores.redis._wire import ALL_FIELDS, decode_columns, decode_found, decode_totals, is_lost
+from tenuto.stores.redis._wire import ALL_FIELDS, decode_columns, decode_found, decode_totals, is_lost, split_words
 
 _Listed: TypeAlias = tuple[int, bytes]
 """A place in the order of a listing: the score and the key."""
 _CHUNK: Final = 500
 _DRAWERS: Final = 50
 _NEVER: Final = 2**53
+_AFTER_OWNER: Final = b"\xff" * (2 * KEY_BYTES + 1)
 _AFTER_ALL: Final = b"\xff" * (KEY_BYTES + 1)
 
 
@@ -41,6 +42,8 @@ class RecordListing:
             return await self._due(query)
         if query.order is IndexOrder.PLACE:
             return await _first(self._values(query), limit)
+        if query.words:
+            return await self._by_words(query)
         index = self._index_of(query.space, query.owner)
         found = await _first(self._sessions(index, query), limit)
         if query.kind is None and len(found) < limit:
@@ -99,6 +102,38 @@ class RecordListing:
             if len(places) < chunk:
                 return
             behind = places[-1]
+
+    async def _by_words(self, query: IndexQuery) -> tuple[FoundRecord, ...]:
+        """Sessions that have one word of each group, by their places in the index of words."""
+        assert query.space is not None
+        name = self._keys.words(query.space)
+        groups = await asyncio.gather(*(self._having(name, group, query.owner or b"") for group in query.words))
+        keys = sorted(set.intersection(*map(set, groups)))
+        found, stale, newest = list[FoundRecord](), list[tuple[bytes, bytes]](), query.order is IndexOrder.NEWEST
+        for at in range(0, len(keys), _CHUNK):
+            some = keys[at : at + _CHUNK]
+            for key, row in zip(some, await self._rows([(0, key) for key in some], (*ALL_FIELDS, "w")), strict=True):
+                if row[0] is None:
+                    stale += [(member, key) for group in groups for member in group.get(key, ())]
+                    continue
+                words, one = frozenset(split_words(row[5])), decode_found(key, row[:5])
+                if _matches(query, one.index) and not any(words.isdisjoint(group) for group in query.words):
+                    found.append(one)
+        await self._places.remove_stale(name, stale)
+        found.sort(key=_listed, reverse=newest)
+        if query.behind is not None:
+            behind = tuple(query.behind)
+            found = [one for one in found if (_listed(one) < behind if newest else _listed(one) > behind)]
+        return tuple(found[: max(0, query.limit)])
+
+    async def _having(self, name: bytes, words: Sequence[bytes], owner: bytes) -> dict[bytes, list[bytes]]:
+        """The keys of sessions that have one of some words, with their places."""
+        places = dict[bytes, list[bytes]]()
+        for word in words:
+            start = word + owner
+            for member in await self._servers.call("ZRANGE", name, b"[" + start, b"(" + start + _AFTER_OWNER, "BYLEX"):
+                places.setdefault(member[-KEY_BYTES:], []).append(member)
+        return places
 
     async def totals(self, space: bytes, owner: bytes | None, now: int) -> Totals:
         sums = Totals().numbers
@@ -262,6 +297,10 @@ async def _first(records: AsyncIterator[FoundRecord], limit: int) -> tuple[Found
             if len(found) == limit:
                 break
     return tuple(found)
+
+
+def _listed(found: FoundRecord) -> tuple[int, bytes]:
+    return found.index.listed_at, found.record.key
 
 
 def _matches(query: IndexQuery, index: IndexColumns) -> bool:

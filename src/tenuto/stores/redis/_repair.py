@@ -19,6 +19,7 @@ from tenuto.stores.redis._resp import CallFailed, ResponseError
 from tenuto.stores.redis._servers import Servers, port_error
 from tenuto.stores.redis._single_flight import SingleFlight
 from tenuto.stores.redis._url import Endpoint
+from tenuto.stores.redis._wire import split_words
 
 _log = logging.getLogger(__name__)
 _CHUNK: Final = 1000
@@ -91,11 +92,14 @@ class IndexRepair:
             for start in (self._keys.records, self._keys.aside_records)
         )
         places = list[tuple[Sequence[Call], Sequence[Call]]]()
-        for name, (columns, deadline) in zip(records, await self._servers.fields(records, ("i", "d")), strict=True):
+        for name, (columns, deadline, words) in zip(
+            records, await self._servers.fields(records, ("i", "d", "w")), strict=True
+        ):
             index = readable_columns(columns)
             if index is not None:
                 key, due = self._keys.parse_record(name), int(deadline) if deadline else None
                 places.append(self._places.of_record(key, index, due))
+                places.append((self._places.of_words(key, index, split_words(words)), ()))
         for name, (columns,) in zip(asides, await self._servers.fields(asides, ("i",)), strict=True):
             places.append(([self._places.of_aside(name, columns)], []))
         await self._places.add(places)

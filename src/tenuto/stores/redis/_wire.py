@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from tenuto.model.scope import KEY_BYTES
 from tenuto.model.stored import (
+    WORD_BYTES,
     Action,
     Entry,
     EntryPage,
@@ -21,6 +22,7 @@ from tenuto.model.stored import (
     RecordChange,
     StoredRecord,
     Totals,
+    WordChange,
 )
 from tenuto.stores.columns import decode_index
 from tenuto.stores.redis._keys import RecordKeys
@@ -33,6 +35,7 @@ _NIL: Final = b"\xc0"
 ABSENT: Final = b""
 """The revision to compare with where no record is expected."""
 _ACTIONS: Final = {Action.WRITE: "w", Action.REMOVE: "r", Action.SET_ASIDE: "a"}
+_REPLACED: Final = WordChange(forgets=True)
 ALL_FIELDS: Final = ("n", "h", "p", "d", "i")
 
 
@@ -49,7 +52,6 @@ class _Columns(msgspec.Struct, array_like=True, frozen=True, gc=False):
     drawer: bytes
     namespace: str
     name: str
-    words: tuple[bytes, ...] = ()
 
 
 class _Stored(_Columns, array_like=True, frozen=True, gc=False):
@@ -88,7 +90,6 @@ def decode_columns(stored: bytes) -> IndexColumns:
         drawer=columns.drawer,
         namespace=columns.namespace,
         name=columns.name,
-        words=columns.words,
     )
 
 
@@ -112,8 +113,19 @@ def compared_words(change: RecordChange, *, indexed: bool, insists: bool) -> tup
         encode_revision(change.if_revision),
         f"{change.tail} {known.message} {known.page}{' !' if insists else ''}",
         b"" if indexed or deadline is UNSET or deadline is None else deadline,
-        _ACTIONS[change.action] if change.index is None else "i",
+        _action(change),
     )
+
+
+def _action(change: RecordChange) -> str:
+    if change.index is None:
+        return _ACTIONS[change.action]
+    return "f" if forgets_words(change) else "i"
+
+
+def forgets_words(change: RecordChange) -> bool:
+    """Whether the words that the record was found by are all removed."""
+    return change.replaces or (change.words is not None and change.words.forgets)
 
 
 def source_words(copies: LogCopy) -> tuple[Word, ...]:
@@ -121,8 +133,10 @@ def source_words(copies: LogCopy) -> tuple[Word, ...]:
     return encode_revision(copies.revision), "0 0 -1", b"", "s"
 
 
-def change_words(change: RecordChange, keys: RecordKeys, places: Sequence[tuple[Word, ...]] = ()) -> list[Word]:
-    """What a change does; `places` are added to indexes on the same server."""
+def change_words(
+    change: RecordChange, keys: RecordKeys, places: Sequence[tuple[Word, ...]] = (), *, sharded: bool = False
+) -> list[Word]:
+    """What a change does; `places` are added to indexes on the same server, if it is not `sharded`."""
     if change.action is Action.REMOVE:
         return ["."]
     if change.action is Action.SET_ASIDE:
@@ -140,6 +154,11 @@ def change_words(change: RecordChange, keys: RecordKeys, places: Sequence[tuple[
         words.append("*")
     for drop in change.drops:
         words += ("-", drop.part, drop.first, drop.last, *drop.keep, b"")
+    if change.index is not None and (change.words is not None or change.replaces):
+        found_by = change.words or _REPLACED
+        name = b"" if sharded else keys.words(change.index.space)
+        place = word_place(b"", change.index.owner, change.key)
+        words += ("W", name, place, int(forgets_words(change)), b"".join(found_by.removed), b"".join(found_by.added))
     for place in places:
         words += ("+", len(place), *place)
     if change.copies is not None:
@@ -148,6 +167,17 @@ def change_words(change: RecordChange, keys: RecordKeys, places: Sequence[tuple[
         words += (entry.part, entry.number, entry.body)
     words.append(".")
     return words
+
+
+def word_place(word: bytes, owner: bytes, key: bytes) -> bytes:
+    """The member for a session in the index of words: the sessions of an owner with a word lie together."""
+    return word + owner + key
+
+
+def split_words(stored: bytes | None) -> list[bytes]:
+    """The words that a record is found by."""
+    stored = stored or b""
+    return [stored[at : at + WORD_BYTES] for at in range(0, len(stored), WORD_BYTES)]
 
 
 def decode_record(key: bytes, row: Reply) -> StoredRecord | None:

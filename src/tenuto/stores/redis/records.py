@@ -52,7 +52,7 @@ from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._servers import WHAT, Servers, port_error
 from tenuto.stores.redis._tracking import ClientTracking
 from tenuto.stores.redis._url import DeploymentMode, parse
-from tenuto.stores.redis._wire import decode_page, decode_record, decode_totals
+from tenuto.stores.redis._wire import decode_page, decode_record, decode_totals, split_words
 
 _Answer = TypeVar("_Answer")
 _ALL: Final = 2**31
@@ -182,7 +182,7 @@ class RedisRecords:
             finally:
                 if reply[0] in (b"made", b"unknown"):
                     # A listing that met new places before the commit may have removed them.
-                    new = [change for change in changes if lowered or change.if_revision == 0]
+                    new = [change for change in changes if lowered or change.if_revision == 0 or change.words]
                     await self._write_places(new, lowered=lowered)
             if reply[0] == b"made":
                 await self._remove_places(changes, reply[1:])
@@ -203,7 +203,11 @@ class RedisRecords:
         """In a cluster, write the places of a commit's records."""
         if not self._servers.sharded:
             return
-        await self._places.add([self._places.of_change(change, lowered=lowered) for change in changes])
+        places = [self._places.of_change(change, lowered=lowered) for change in changes]
+        for change in changes:
+            if change.words is not None:
+                places.append((self._places.of_words(change.key, change.index, change.words.added), []))
+        await self._places.add(places)
 
     def _is_one_call(self, change: RecordChange) -> bool:
         """Whether a change needs no steps before it; one server has the records and the indexes."""
@@ -214,11 +218,17 @@ class RedisRecords:
     async def _remove_places(self, changes: Sequence[RecordChange], old: Sequence[bytes]) -> None:
         """Remove the places of what is not there any more, by the columns that the commit found."""
         for change, stored in zip(changes, old, strict=False):
-            columns = readable_columns(stored)
+            columns, words = (readable_columns(stored[0]), split_words(stored[1])) if stored else (None, [])
             if change.action is not Action.WRITE:
-                await self._places.remove(change.key, columns)
-            elif columns is not None and change.index is not None and columns.owner != change.index.owner:
+                await self._places.remove(change.key, columns, words)
+                continue
+            moves = columns is not None and change.index is not None and columns.owner != change.index.owner
+            if columns is not None and moves:
                 await self._places.leave_owner(change.key, columns)
+            if columns is not None and (moves or self._servers.sharded):
+                gone = {*words, *(change.words.removed if change.words is not None else ())}
+                if gone:
+                    await self._places.leave_words(change.key, columns, sorted(gone))
 
     async def _note_asides(self, changes: Sequence[RecordChange]) -> None:
         """Note for its owner what is about to be set aside."""

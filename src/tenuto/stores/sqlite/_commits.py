@@ -13,8 +13,18 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from tenuto.model.stored import Action, AsideRecords, Drop, IndexColumns, Part, RecordChange, Refused, Totals
-from tenuto.stores.sqlite._reads import load_record
+from tenuto.model.stored import (
+    Action,
+    AsideRecords,
+    Drop,
+    IndexColumns,
+    Part,
+    RecordChange,
+    Refused,
+    Totals,
+    WordChange,
+)
+from tenuto.stores.sqlite._reads import load_record, word_number
 from tenuto.stores.sqlite._threads import Transaction
 
 _Execute: TypeAlias = Callable[..., sqlite3.Cursor]
@@ -66,7 +76,7 @@ class CommitSteps:
             standing = tuple(load_record(txn, change.key, change.tail, change.known) for change in changes)
             return Refused(standing=standing, source_changed=moved)
         for row, change in zip(rows, changes, strict=True):
-            self._apply(txn.execute, row[0], change, puts)
+            self._apply(txn, row[0], change, puts)
             _put_all(txn, puts)
             if change.replaces:
                 txn.changed.append(change.key + bytes(8))
@@ -78,7 +88,7 @@ class CommitSteps:
         row = self._rows.get(change.key)
         if row is None or change.profile is not None or change.index is not None or change.replaces:
             return False
-        if change.action is not Action.WRITE or change.copies is not None:
+        if change.action is not Action.WRITE or change.copies is not None or change.words is not None:
             return False
         if not _write_head(txn.execute, row, change):
             del self._rows[change.key]
@@ -89,17 +99,22 @@ class CommitSteps:
         puts += [(row, entry.part.value, entry.number, _blob(entry.body)) for entry in change.puts]
         return True
 
-    def _apply(self, execute: _Execute, row: int, change: RecordChange, puts: list[_Entry]) -> None:
+    def _apply(self, txn: Transaction, row: int, change: RecordChange, puts: list[_Entry]) -> None:
+        execute = txn.execute
         if change.action is Action.REMOVE:
             _remove(execute, row)
             return
         if change.action is Action.SET_ASIDE:
             execute("UPDATE record SET key = NULL, aside = key, due = NULL WHERE id = ?", (row,))
             execute("UPDATE head SET key = NULL, deadline = NULL WHERE record = ?", (row,))
+            execute("DELETE FROM word WHERE record = ?", (row,))
             return
         row = self._rows[change.key] = _write_columns(execute, row, change)
         if change.replaces:
             execute("DELETE FROM entry WHERE record = ?", (row,))
+            execute("DELETE FROM word WHERE record = ?", (row,))
+        if change.words is not None:
+            _write_words(txn, row, change.words)
         _drop_all(execute, row, change.drops)
         if change.copies is not None:
             source = _find(execute, change.copies.source)[0]
@@ -159,6 +174,16 @@ def _drop_all(execute: _Execute, row: int, drops: Sequence[Drop]) -> None:
         )
 
 
+def _write_words(txn: Transaction, row: int, words: WordChange) -> None:
+    if words.forgets:
+        txn.execute("DELETE FROM word WHERE record = ?", (row,))
+    removed, added = ([(row, word_number(word)) for word in some] for some in (words.removed, words.added))
+    txn.executemany("DELETE FROM word WHERE record = ? AND word = ?", removed)
+    (owner,) = txn.execute("SELECT owner FROM record WHERE id = ?", (row,)).fetchone()
+    place = word_number(owner)
+    txn.executemany("INSERT OR IGNORE INTO word VALUES (?, ?, ?)", [(*one, place) for one in added])
+
+
 def _find(execute: _Execute, key: bytes) -> tuple[int, int]:
     """The row and the revision of a record, zeros if there is none."""
     found: tuple[int, int] | None = execute("SELECT id, revision FROM whole WHERE key = ?", (key,)).fetchone()
@@ -167,6 +192,7 @@ def _find(execute: _Execute, key: bytes) -> tuple[int, int]:
 
 def _remove(execute: _Execute, row: int) -> None:
     execute("DELETE FROM entry WHERE record = ?", (row,))
+    execute("DELETE FROM word WHERE record = ?", (row,))
     execute("DELETE FROM head WHERE record = ?", (row,))
     execute("DELETE FROM record WHERE id = ?", (row,))
 

@@ -10,6 +10,7 @@ from tenuto.model import Scope
 from tenuto.model.scope import site_scope
 from tenuto.model.stored import (
     BESIDE,
+    WORD_BYTES,
     Entry,
     EntryPage,
     FoundRecord,
@@ -83,7 +84,7 @@ def read_page(db: Any, key: bytes, part: Part, first: int, last: int, limit: int
 
 def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
     """Records by their columns."""
-    place, order, behind = _ORDERS[query.order]
+    columns, order, behind = _ORDERS[query.order]
     wanted: dict[str, Any] = {
         "kind = ?": query.kind,
         "space = ?": query.space,
@@ -93,11 +94,17 @@ def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
         "instr(title, ?) > 0": query.title,
         "due <= ?": query.due,
     }
-    conditions = {text: value for text, value in wanted.items() if value is not None}
+    # A sign before a column keeps its index out: few sessions have the words.
+    sign = "+" if query.words else ""
+    conditions = {sign + text: value for text, value in wanted.items() if value is not None}
     clauses = [*conditions, "key IS NOT NULL"]
     if query.kind is None:
         clauses.append(_UNKNOWN_KIND)
     values = list(conditions.values())
+    for group in query.words:
+        place = "" if query.owner is None else " AND owner = ?"
+        clauses.append(f"id IN (SELECT record FROM word WHERE word IN ({', '.join('?' * len(group))}){place})")
+        values += [*map(word_number, group), *(() if query.owner is None else (word_number(query.owner),))]
     if query.due is not None:
         clauses.append("deadline <= ?")
         values.append(query.due)
@@ -106,7 +113,7 @@ def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
     if query.order is IndexOrder.DEADLINE:
         clauses.append("deadline IS NOT NULL")
     if query.behind is not None:
-        clauses.append(f"({place}) {behind} ({', '.join('?' * len(query.behind))})")
+        clauses.append(f"({columns}) {behind} ({', '.join('?' * len(query.behind))})")
         values += query.behind
     text = f"SELECT {_COLUMNS}, {_INDEX}, {_TOTALS} FROM whole WHERE {' AND '.join(clauses)} ORDER BY {order} LIMIT ?"  # noqa: S608
     limit, found = max(0, query.limit), list[FoundRecord]()
@@ -116,6 +123,11 @@ def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
         if len(rows) < limit or len(found) >= limit:
             break
     return tuple(found[:limit])
+
+
+def word_number(digest: bytes) -> int:
+    """The first bytes of a digest as a number that a column holds."""
+    return int.from_bytes(digest[:WORD_BYTES], "big", signed=True)
 
 
 def list_aside(db: Any) -> tuple[IndexColumns, ...]:

@@ -49,10 +49,21 @@ CREATE TABLE entries (
     PRIMARY KEY (record, part, number)
 );
 
+-- The words by which sessions are found: digests, and the owner. Those of an owner lie together, and so do those of a space.
+CREATE TABLE words (
+    record bigint NOT NULL,
+    word   bytea NOT NULL,
+    owner  bytea NOT NULL,
+    space  bytea NOT NULL,
+    PRIMARY KEY (record, word)
+);
+CREATE INDEX words_place ON words (space, word, owner, record);
+
 -- ANALYZE keeps samples of columns in the catalogue, where they outlive their rows: none of what users said or are called.
 ALTER TABLE records ALTER head SET STATISTICS 0, ALTER profile SET STATISTICS 0, ALTER scope SET STATISTICS 0,
     ALTER title SET STATISTICS 0, ALTER name SET STATISTICS 0, ALTER namespace SET STATISTICS 0;
 ALTER TABLE entries ALTER body SET STATISTICS 0;
+ALTER TABLE words ALTER word SET STATISTICS 0;
 ALTER INDEX records_place ALTER COLUMN 4 SET STATISTICS 0;
 
 -- The second wall between tenants: a row is visible only while the transaction names its space, whatever a statement asks
@@ -62,8 +73,10 @@ ALTER INDEX records_place ALTER COLUMN 4 SET STATISTICS 0;
 -- it. No index serves the policies (IS NOT DISTINCT FROM, coalesce): rows are found by their keys, and the wall only checks.
 ALTER TABLE records ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 ALTER TABLE entries ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+ALTER TABLE words ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY own_space ON records USING (space IS NOT DISTINCT FROM current_setting('tenuto.space', true)::bytea);
 CREATE POLICY own_space ON entries USING (space IS NOT DISTINCT FROM current_setting('tenuto.space', true)::bytea);
+CREATE POLICY own_space ON words USING (space IS NOT DISTINCT FROM current_setting('tenuto.space', true)::bytea);
 CREATE POLICY named ON records FOR SELECT
     USING (coalesce(current_setting('tenuto.named', true)::bytea IN (key, owner), false));
 CREATE POLICY upkeep ON records FOR SELECT USING (current_setting('tenuto.space', true) = 'upkeep');
@@ -338,7 +351,8 @@ CREATE TYPE record_change AS (
     index record_index, sessions bigint, messages bigint, tokens bigint, cost_nanos bigint, attachments bigint,
     attachment_bytes bigint, replaces boolean, drops entry_drop[], source bytea, source_revision bigint,
     source_first bigint, source_through bigint, source_attachments bigint[],
-    parts text[], numbers bigint[], bodies bytea[], strict boolean, tail bigint, known_message bigint, known_page bigint
+    parts text[], numbers bigint[], bodies bytea[], words_added bytea[], words_removed bytea[], words_forgotten boolean,
+    strict boolean, tail bigint, known_message bigint, known_page bigint
 );
 
 -- Makes one change: its revision was compared, and its row is locked. A record that was made of its key meanwhile violates
@@ -352,9 +366,13 @@ DECLARE
 BEGIN
     IF change.action = 'set aside' THEN
         UPDATE records SET key = NULL, aside = key, deadline = NULL, due = NULL WHERE id = row_id;
+        DELETE FROM words WHERE words.record = row_id;
         RETURN;
     ELSIF change.action = 'remove' OR change.replaces THEN
         DELETE FROM entries WHERE entries.record = row_id;
+    END IF;
+    IF change.action = 'remove' OR change.replaces OR change.words_forgotten THEN
+        DELETE FROM words WHERE words.record = row_id;
     END IF;
     IF change.action = 'remove' THEN
         DELETE FROM records WHERE id = row_id;
@@ -401,6 +419,15 @@ BEGIN
     SELECT row_id, put.number, put.part::"char", a_space, put.body
       FROM unnest(change.parts, change.numbers, change.bodies) AS put (part, number, body)
     ON CONFLICT ON CONSTRAINT entries_pkey DO UPDATE SET body = excluded.body;
+    IF cardinality(change.words_removed) > 0 THEN
+        DELETE FROM words WHERE words.record = row_id AND word = ANY (change.words_removed);
+    END IF;
+    IF cardinality(change.words_added) > 0 THEN
+        INSERT INTO words (record, word, owner, space)
+        SELECT row_id, given.word, records.owner, a_space FROM records, unnest(change.words_added) AS given (word)
+         WHERE records.id = row_id
+        ON CONFLICT DO NOTHING;
+    END IF;
 END
 $$;
 
@@ -515,7 +542,7 @@ $$;
 
 CREATE TYPE record_query AS (
     space bytea, owner bytea, drawer bytea, status text, title text, due bigint,
-    behind bigint, behind_key bytea, behind_owner bytea, behind_drawer bytea, behind_name text, size bigint
+    behind bigint, behind_key bytea, behind_owner bytea, behind_drawer bytea, behind_name text, words bytea[], size bigint
 );
 
 -- Records by conditions on the fields of `$1`, in an order: of a space, of the space of an owner, or of all. Planned for

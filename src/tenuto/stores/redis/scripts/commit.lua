@@ -3,13 +3,13 @@
 -- KEYS: of each commit the records it changes, and the source of a copy.
 -- ARGV: the process that writes; for each commit how many records and how many words; then four words for each record: the revision it must be
 -- at, what of it to return if it is at another one, a deadline that must not be earlier than the one it has, and what
--- to do: 'w' write, 'i' write with columns, 'r' remove, 'a' set aside, 's' read as the source.
+-- to do: 'w' write, 'i' write with columns, 'f' that and forget the words it is found by, 'r' remove, 'a' set aside, 's' read as the source.
 -- Then a list for each: how many words the fields to write are, and these; then 'm' puts an entry as a message, '-'
--- drops some, '<' copies messages and attachments, '*' drops everything, '+' adds to an index on the same server, '.' ends.
+-- drops some, '<' copies messages and attachments, '*' drops everything, 'W' changes the words it is found by, '+' adds to an index on the same server, '.' ends.
 -- A record that many processes change has a queue, field 'q': until when the first of them may commit, and for each
 -- process its name and what of the record to tell it when its turn comes. The others are told to wait.
 -- include: entries
--- const: WORDS=4 GONE_MS=3000 TURN_MS=100
+-- const: WORD_BYTES=8 WORDS=4 GONE_MS=3000 TURN_MS=100
 local sub, writer = string.sub, ARGV[1]
 
 local function widen(ranges, part, number)
@@ -58,6 +58,44 @@ local function copy(record, ranges, source, first, through, attachments)
   end
 end
 
+local function each_word(packed, tell)
+  for from = 1, #packed, WORD_BYTES do tell(sub(packed, from, from + WORD_BYTES - 1)) end
+end
+
+-- Adds members to an index on the same server, or removes them.
+local function change_places(index, add, words, place)
+  if index == '' then return end
+  for from = 1, #words, AT_ONCE do
+    local members = {}
+    for n = from, math.min(#words, from + AT_ONCE - 1) do
+      if add then members[#members + 1] = 0 end
+      members[#members + 1] = words[n] .. place
+    end
+    call(add and 'ZADD' or 'ZREM', index, unpack(members))
+  end
+end
+
+-- The words that a record is found by from now on: the list at a place says by which besides, and by which no more.
+local function change_words(record, at)
+  local index, place, forgets = ARGV[at], ARGV[at + 1], ARGV[at + 2] == '1'
+  local removed, kept, added, gone, has = {}, {}, {}, {}, {}
+  each_word(ARGV[at + 3], function(word) removed[word] = true end)
+  each_word(call('HGET', record, 'w') or '', function(word)
+    local list = (forgets or removed[word]) and gone or kept
+    list[#list + 1] = word
+    has[word] = list == kept
+  end)
+  each_word(ARGV[at + 4], function(word)
+    if not has[word] then
+      added[#added + 1], has[word] = word, true
+      kept[#kept + 1] = word
+    end
+  end)
+  change_places(index, false, gone, place)
+  change_places(index, true, added, place)
+  return table.concat(kept)
+end
+
 -- Writes what the list at a place says, and returns where it ends.
 local function write(record, ranges, source, at)
   local last = at + tonumber(ARGV[at])
@@ -75,6 +113,9 @@ local function write(record, ranges, source, at)
         at = at + 1
       end
       drop(record, ranges, part, first, final, keep)
+    elseif kind == 'W' then
+      fields[size + 1], fields[size + 2] = 'w', change_words(record, at + 1)
+      size, at = size + 2, at + 5
     elseif kind == '+' then
       local words = tonumber(ARGV[at + 1])
       call(unpack(ARGV, at + 2, at + 1 + words))
@@ -199,13 +240,18 @@ local function compare(records, key, at)
   return answer
 end
 
--- Makes the changes of a commit; returns the columns that records had where they change.
+local function held(record, action)
+  local columns = action ~= 'w' and call('HGET', record, 'i')
+  return columns and {columns, action ~= 'i' and call('HGET', record, 'w') or ''} or ''
+end
+
+-- Makes the changes of a commit; returns the columns that records had where they change, and the words that are gone.
 local function apply(records, key, at, ranges)
   local answer, list = {'made'}, at + WORDS * records
   for n = 0, records - 1 do
     local action, record = ARGV[at + WORDS * n + 3], KEYS[key + n]
-    answer[n + 2] = action ~= 'w' and call('HGET', record, 'i') or ''
-    if action == 'w' or action == 'i' then
+    answer[n + 2] = held(record, action)
+    if action == 'w' or action == 'i' or action == 'f' then
       list = write(record, ranges[n], KEYS[key + records - 1], list)
     elseif action ~= 's' then
       if action == 'a' then
