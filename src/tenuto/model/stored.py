@@ -177,9 +177,10 @@ class RecordChange(Value, frozen=True, kw_only=True):
     """One record's part of a commit, made only if the record is at `if_revision`; 0 requires that there is none.
 
     The record is at `revision` afterwards: one more, or for a new record a number that none of its key had before.
-    `profile` and `index` are `None` where they stay, and so does the deadline where it is unset. `replaces` removes
-    all entries and words first: another record of the same key ends here. Order: remove, drop, copy, put. If the comparison
-    fails, the answer brings at most `tail` messages of what stands instead, without those that are `known`.
+    `profile` and `index` are `None` where they stay, and so does the deadline where it is unset; a change of `words`
+    comes with the index. `replaces` removes all entries and words first: another record of the same key ends here.
+    Order: remove, drop, copy, put. If the comparison fails, the answer brings at most `tail` messages of what stands
+    instead, without those that are `known`.
     """
 
     key: bytes

@@ -209,26 +209,20 @@ class PostgresRecords:
             conditions.append("scope IS NOT NULL")
         if query.order is IndexOrder.DEADLINE:
             conditions.append("deadline IS NOT NULL")
-        # Each group is a row of an array: the groups are of equal length.
-        for nth in range(1, len(query.words) + 1):
+        words = list[bytes]()
+        for group in query.words:
             of_owner = "" if query.owner is None else " AND words.owner = ($1).owner"
-            wanted = f"words.space = ($1).space AND words.word = ANY (($1).words[{nth}:{nth}]){of_owner}"
-            conditions.append(f"id IN (SELECT words.record FROM words WHERE {wanted})")
+            wanted = f"words.word = ANY (($1).words[{len(words) + 1}:{len(words) + len(group)}]){of_owner}"
+            found = f"SELECT words.record FROM words WHERE words.space = ($1).space AND {wanted}"  # noqa: S608
+            conditions.append(f"id IN ({found})")
+            words += group
         if query.due is not None:
             conditions.append("due <= ($1).due AND deadline <= ($1).due")
         if query.behind is not None:
             conditions.append(beyond)
         place = query.behind if isinstance(query.behind, ValuePlace) else (None, None, None)
         behind = (None, None) if query.behind is None or isinstance(query.behind, ValuePlace) else query.behind
-        values = (
-            *fields.values(),
-            query.title,
-            query.due,
-            *behind,
-            *place,
-            list(map(list, query.words)),
-            max(0, query.limit),
-        )
+        values = (*fields.values(), query.title, query.due, *behind, *place, words, max(0, query.limit))
         return await self._find(values, " AND ".join(conditions), ordering)
 
     async def totals(self, space: bytes, owner: bytes | None, now: int) -> Totals:

@@ -204,9 +204,11 @@ class RedisRecords:
         if not self._servers.sharded:
             return
         places = [self._places.of_change(change, lowered=lowered) for change in changes]
-        for change in changes:
-            if change.words is not None:
-                places.append((self._places.of_words(change.key, change.index, change.words.added), []))
+        places += [
+            (self._places.of_words(change.key, change.index, change.words.added), [])
+            for change in changes
+            if change.words is not None
+        ]
         await self._places.add(places)
 
     def _is_one_call(self, change: RecordChange) -> bool:

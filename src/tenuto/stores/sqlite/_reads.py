@@ -103,8 +103,11 @@ def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
     values = list(conditions.values())
     for group in query.words:
         place = "" if query.owner is None else " AND owner = ?"
-        clauses.append(f"id IN (SELECT record FROM word WHERE word IN ({', '.join('?' * len(group))}){place})")
-        values += [*map(word_number, group), *(() if query.owner is None else (word_number(query.owner),))]
+        words = f"SELECT record FROM word WHERE word IN ({', '.join('?' * len(group))}){place}"  # noqa: S608
+        clauses.append(f"id IN ({words})")
+        values += map(word_number, group)
+        if query.owner is not None:
+            values.append(word_number(query.owner))
     if query.due is not None:
         clauses.append("deadline <= ?")
         values.append(query.due)

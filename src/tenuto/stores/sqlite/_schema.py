@@ -40,8 +40,8 @@ _STATEMENTS: Final = (
     "CREATE INDEX record_of_owner ON record (owner, kind, listed_at, key)",
     "CREATE INDEX record_place ON record (owner, drawer, name) WHERE kind = 'value'",
     "CREATE INDEX record_due ON record (due) WHERE due IS NOT NULL",
-    # The words by which sessions are found: digests, and the first bytes of the owner's key, as numbers. The sessions of
-    # an owner with a word lie together, and so do those of all.
+    # The words by which sessions are found: digests, and the first bytes of the owner's key, as numbers. The
+    # sessions of an owner with a word lie together, and so do those of all.
     """
     CREATE TABLE word (
         record INTEGER NOT NULL, word INTEGER NOT NULL, owner INTEGER NOT NULL, PRIMARY KEY (record, word)
