@@ -42,6 +42,9 @@ class CheckingSealer:
             raise DecryptionFailed("was moved")
         return sealed[8:]
 
+    def word_key(self) -> bytes:
+        return b"words"
+
 
 class OneCodec:
     """The same codec for every tenant."""

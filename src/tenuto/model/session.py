@@ -274,6 +274,47 @@ class SessionPage(Value, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
+class SearchQuery(Value, frozen=True, kw_only=True):
+    """Which sessions to find: those that have all words of a text, in their titles or in what was said in them."""
+
+    text: str
+    limit: int = 20
+    cursor: str | None = None
+    status: Status | None = None
+
+    def __post_init__(self) -> None:
+        check_text(self.text, "the search text")
+        check_int(self.limit, 1, 100, "limit")
+
+
+class Match(Value, frozen=True, kw_only=True):
+    """A message that has words of a search: the part around the first, and the words as they stand there."""
+
+    seq: int
+    role: str
+    sent_at: datetime
+    excerpt: str
+    words: tuple[str, ...]
+
+
+class FoundSession(Value, frozen=True, kw_only=True):
+    """A session that a search found, and its best messages, best first; none if only its title has the words."""
+
+    session: Session
+    matches: tuple[Match, ...] = ()
+
+
+class SearchPage(Value, frozen=True, kw_only=True):
+    """Sessions that a search found, latest change first; `cursor` continues it, `None` ends it.
+
+    `unread` is how many sessions with new messages were not looked into: a search reads a bounded number of them.
+    """
+
+    found: tuple[FoundSession, ...]
+    cursor: str | None = None
+    unread: int = 0
+
+
 class ForkRequest(Value, frozen=True, kw_only=True):
     """Branch off a new session with everything up to and including `at` (default: all of it)."""
 

@@ -22,6 +22,8 @@ from tenuto.model import (
     Page,
     Rewrite,
     Scope,
+    SearchPage,
+    SearchQuery,
     Session,
     SessionPage,
     SessionQuery,
@@ -103,6 +105,14 @@ class SessionStore(Protocol):
 
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
         """The sessions the scope owns (all of the site's, for the tenant itself), latest change first."""
+        ...
+
+    async def search(self, scope: Scope, query: SearchQuery) -> SearchPage:
+        """The sessions the scope owns that have all terms of a text, in title and messages, latest change first.
+
+        Terms are those of `recall.lexical`; of one text the first 8,000 characters count. What was stored when the
+        search began is found, what was removed is not; `unread` counts what could not be looked into.
+        """
         ...
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:

@@ -26,6 +26,13 @@ class StoreUpkeep(Protocol):
         """
         ...
 
+    async def index_words(self) -> int:
+        """Index the words of sessions that this process has written and nobody writes to any more; how many.
+
+        A search needs none of it: it indexes what it reaches.
+        """
+        ...
+
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         """Remove data of the scope's user on that site: up to `limit` sessions, then all of the user's state.
 

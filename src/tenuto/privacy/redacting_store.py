@@ -77,6 +77,7 @@ class _RedactingSessions:
         self._redactor = redactor
         self.running_turn = inner.running_turn
         self.renew_turn, self.get, self.messages, self.list = inner.renew_turn, inner.get, inner.messages, inner.list
+        self.search = inner.search
         # Callers of `rewrite` have redacted the data: this is how private data is removed later.
         self.rewrite = inner.rewrite
         self.attachments, self.attachment = inner.attachments, inner.attachment
@@ -321,6 +322,7 @@ class _VaultUpkeep:
         self._inner = inner
         self._vault = vault
         self.list_sites, self.compact, self.stats, self.ping = inner.list_sites, inner.compact, inner.stats, inner.ping
+        self.index_words = inner.index_words
 
     async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         gone = await self._inner.sweep(limit)

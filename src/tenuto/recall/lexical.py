@@ -11,7 +11,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import lru_cache
 from itertools import chain
 from operator import add
@@ -124,6 +124,20 @@ def terms(text: str, *, singles: bool = False) -> list[str]:
         elif token not in _STOP_WORDS:
             result.append(_stem(token))
     return result
+
+
+def find_terms(text: str, wanted: Set[str]) -> list[tuple[int, int]]:
+    """Where terms stand in a text, in order: words as they are written, and characters of CJK."""
+    spans: list[tuple[int, int]] = []
+    for token in _TOKEN.finditer(text[:MAX_CHARACTERS]):
+        start, end = token.span()
+        if not _CHARACTER.match(token[0]):
+            if not wanted.isdisjoint(terms(token[0])):
+                spans.append((start, end))
+            continue
+        places = [(at, at + length) for at in range(start, end) for length in (1, 2) if at + length <= end]
+        spans += [place for place in places if unicodedata.normalize("NFKC", text[slice(*place)]) in wanted]
+    return spans
 
 
 def readable_words(text: str) -> tuple[list[tuple[str, str]], list[str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from asyncio import get_running_loop
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
@@ -28,6 +29,8 @@ _PAGE_BYTES: Final = 400
 _WEIGH_EVERY: Final = 64
 _NOTHING_FETCHED: Final = Fetched()
 UNCONFIRMED: Final = -1
+_MOST_NOTED: Final = 10_000
+_IDLE: Final = timedelta(minutes=1)
 
 
 class Trip(Struct):
@@ -209,6 +212,28 @@ class RecordCache:
             self._entries.move_to_end(key)
             entry.losses, entry.seen_losses = losses, seen_losses
         return entry
+
+
+class Unindexed:
+    """The sessions that this process has written whose words are not indexed, with the time of the last commit."""
+
+    def __init__(self) -> None:
+        self._noted: dict[bytes, tuple[Record, datetime]] = {}
+
+    def note(self, key: bytes, record: Record | None, now: datetime) -> None:
+        """A commit was made. Of too many the oldest are forgotten here: their marks are in the store."""
+        self._noted.pop(key, None)
+        if record is not None and not record.head.is_indexed:
+            self._noted[key] = record, now
+            if len(self._noted) > _MOST_NOTED:
+                del self._noted[next(iter(self._noted))]
+
+    def take_idle(self, now: datetime) -> list[Record]:
+        """Those that nobody has written to for a while; they are noted no more."""
+        idle = [(key, record) for key, (record, at) in self._noted.items() if now - at >= _IDLE]
+        for key, _ in idle:
+            del self._noted[key]
+        return [record for _, record in idle]
 
 
 def _without_fetched(record: Record) -> Record:

@@ -8,13 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Final
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from tenuto.model.scope import owner_key, owner_scope, site_key
-from tenuto.model.stored import Action, Drop, Entry, IndexColumns, Known, LogCopy, Part, RecordChange
+from tenuto.model.stored import (
+    WORD_BYTES,
+    Action,
+    Drop,
+    Entry,
+    IndexColumns,
+    Known,
+    LogCopy,
+    Part,
+    RecordChange,
+    WordChange,
+)
 from tenuto.model.turn import Trace
 from tenuto.stores.encoding import to_micros
 from tenuto.stores.engine.codec import Codec
@@ -24,6 +37,7 @@ LISTING_LAG: Final = timedelta(seconds=30)
 """How far `listed_at` may lie behind the last change, so that turns in a row write no index."""
 EVICTION_BATCH: Final = 32
 """How many evicted messages may still lie in the store: they are removed together."""
+_CACHED_MARKS: Final = 4096
 WRITERS: Final = 4
 """How many writers a head names."""
 
@@ -41,7 +55,7 @@ def build_change(
     created = any(step.created for step in steps)
     base = None if created else before
     first, totals = after.first_seq, after.totals
-    after = _with_bookkeeping(base, after, first, revision, writer)
+    after, words = _with_words(base, _with_bookkeeping(base, after, first, revision, writer), steps, codec)
     change = RecordChange(
         key=key,
         if_revision=if_revision,
@@ -49,7 +63,8 @@ def build_change(
         head=codec.encode_head(after.head, after.profile.id),
         profile=_profile(base, after, codec),
         deadline=_deadline(base, after),
-        index=_index(base, after, codec),
+        index=_index(base, after, codec, changes_words=words is not None),
+        words=words,
         totals=totals,
         replaces=created and before is not None,
         drops=_drops(base, after, steps),
@@ -106,10 +121,61 @@ def _deadline(base: Record | None, after: Record) -> Any:
     return None if expires_at is None else to_micros(expires_at)
 
 
-def _index(base: Record | None, after: Record, codec: Codec) -> IndexColumns | None:
+def _with_words(
+    base: Record | None, after: Record, steps: Sequence[Step[Any]], codec: Codec
+) -> tuple[Record, WordChange | None]:
+    """The record with how far its words are indexed, and by which it is found besides or no more.
+
+    A record has the mark of those that are to be indexed until that is done; so most commits change no words.
+    """
+    head, space = after.head, site_key(after.profile.scope)
+    if base is None:
+        return after, WordChange(added=(unindexed_mark(space),))
+    indexed = next((step.indexed for step in steps if step.indexed is not None), None)
+    if indexed is not None:
+        mark, added = unindexed_mark(space), codec.digest_terms(sorted(indexed.terms), space)
+        if head.is_indexed:
+            return after, WordChange(added=added, removed=() if indexed.anew else (mark,), forgets=indexed.anew)
+        return after, WordChange(added=(*added, mark) if indexed.anew else added, forgets=indexed.anew)
+    if base.head.indexed is None:
+        return after, None
+    if _loses_words(base, after, steps, base.head.indexed[1]):
+        after = replace(after, head=replace(head, indexed=None))
+        return after, WordChange(added=(unindexed_mark(space),), forgets=True)
+    if base.head.is_indexed and head.last_seq > base.head.last_seq:
+        return after, WordChange(added=(unindexed_mark(space),))
+    return after, None
+
+
+def _loses_words(base: Record, after: Record, steps: Sequence[Step[Any]], through: int) -> bool:
+    """Whether an indexed message was removed or rewritten, or the title changed. What a cap evicts is forgotten when
+    the session is indexed next."""
+    if base.profile is not after.profile and base.profile.title != after.profile.title:
+        return True
+    for step in steps:
+        if step.truncated is not None and step.truncated < through:
+            return True
+        if step.rewritten and min([message.seq for message in step.rewritten]) <= through:
+            return True
+    return False
+
+
+@lru_cache(maxsize=_CACHED_MARKS)
+def unindexed_mark(space: bytes) -> bytes:
+    """The mark of sessions with messages whose words are not indexed."""
+    return blake2b(b"unindexed", digest_size=WORD_BYTES, key=space, person=b"tenuto mark").digest()
+
+
+@lru_cache(maxsize=_CACHED_MARKS)
+def anew_mark(space: bytes) -> bytes:
+    """The mark of sessions that are to be indexed anew, whatever their heads say."""
+    return blake2b(b"anew", digest_size=WORD_BYTES, key=space, person=b"tenuto mark").digest()
+
+
+def _index(base: Record | None, after: Record, codec: Codec, *, changes_words: bool) -> IndexColumns | None:
     profile, listed_at = after.profile, after.head.listed_at
     assert listed_at is not None
-    if base is not None and base.head.listed_at == listed_at:
+    if base is not None and base.head.listed_at == listed_at and not changes_words:
         old = base.profile
         if old is profile or (old.status, old.title) == (profile.status, profile.title):
             return None

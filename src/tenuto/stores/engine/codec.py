@@ -9,8 +9,9 @@ itself, says up to which number.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from hashlib import blake2b
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import DecryptionFailed, MasterKeyMissing
 from tenuto.model import Content, Message, Scope
-from tenuto.model.stored import Entry, Part, StoredRecord
+from tenuto.model.stored import WORD_BYTES, Entry, Part, StoredRecord
 from tenuto.model.turn import Trace
 from tenuto.model.values import Json
 from tenuto.stores.encoding import Undecodable, from_micros
@@ -82,10 +83,22 @@ class Sealer(Protocol):
         """
         ...
 
+    def word_key(self) -> bytes:
+        """The key of the digests of words, of at most 64 bytes.
+
+        Raises:
+            DecryptionFailed: there is none, or it is missing.
+        """
+        ...
+
 
 def content_place(attachment_id: str) -> tuple[str, ...]:
     """Where an attachment is sealed."""
     return "attachment", attachment_id
+
+
+def _digest_word(term: str, key: bytes) -> bytes:
+    return blake2b(term.encode(errors="surrogatepass"), digest_size=WORD_BYTES, key=key, person=b"tenuto word").digest()
 
 
 class UnknownFormat(Undecodable):
@@ -247,6 +260,33 @@ class Codec:
             except Undecodable:
                 _log.warning("a stored trace cannot be decoded and is left out")
         return tuple(traces)
+
+    # Words to find sessions by
+
+    def digest_terms(self, terms: Iterable[str], space: bytes) -> tuple[bytes, ...]:
+        """Digests of terms in a site; where the rest is sealed, nobody can tell without the key what they are of.
+
+        Raises:
+            DecryptionFailed: there is no key.
+        """
+        key = self._sealer.word_key() if self._sealer is not None and self._seal is not None else space
+        return tuple([_digest_word(term, key) for term in terms])
+
+    def search_terms(self, terms: Iterable[str], space: bytes) -> tuple[tuple[bytes, ...], ...]:
+        """For each term the digests that it can have: what was written before encryption was switched on may be there.
+
+        Raises:
+            MasterKeyMissing: its master key is not configured.
+        """
+        keys = [space]
+        if self._sealer is not None:
+            try:
+                keys.append(self._sealer.word_key())
+            except MasterKeyMissing:
+                raise
+            except DecryptionFailed:
+                pass  # Nothing is sealed yet, or nothing opens any more.
+        return tuple([tuple([_digest_word(term, key) for key in keys]) for term in terms])
 
     # Values of the state
 

@@ -28,7 +28,6 @@ _PARTS: Final = {
     Part.PRODUCERS: "producers",
     Part.ATTACHMENTS: "attachments",
     Part.VERSIONS: "versions",
-    Part.WORDS: "words",
 }
 # What a store notes for itself with each commit.
 _BOOKKEEPING: Final = frozenset({"writers", "listed_at", "edition", "stored_from"})

@@ -19,10 +19,11 @@ from tenuto.errors import DecryptionFailed, Invalid, Unavailable
 from tenuto.model import Scope, StateChange
 from tenuto.model.privacy import KEYS_ENTRY, KEYS_NAMESPACE, TENANTS_NAMESPACE
 from tenuto.model.scope import SYSTEM
-from tenuto.model.stored import Action, FoundRecord, Kind, RecordChange, StoredRecord
+from tenuto.model.stored import Action, FoundRecord, Kind, RecordChange, StoredRecord, WordChange
 from tenuto.model.values import Json
 from tenuto.ports import Clock, RecordStore, utc_now
 from tenuto.stores.copy_reports import COPIES, TASKS, UNFINISHED, CopyMarker, CopyPolicy, CopyReport
+from tenuto.stores.engine.changes import anew_mark
 from tenuto.stores.engine.codec import PLAIN, PlainCodecs
 from tenuto.stores.engine.listing import find_record
 from tenuto.stores.engine.state import EngineState, record_key
@@ -220,6 +221,7 @@ class RecordCopier:
             profile=stored.profile,
             deadline=stored.deadline,
             index=record.found.index,
+            words=_to_be_indexed(record.found),
             totals=record.found.totals,
             replaces=there is not None,
             puts=record.entries,
@@ -259,6 +261,13 @@ class RecordCopier:
             else:  # It was changed just now.
                 self._report.left.append(describe(found.index))
         await self._baseline.forget([found.record.key for found in ours])
+
+
+def _to_be_indexed(found: FoundRecord) -> WordChange | None:
+    """The words of a session are indexed anew in the target, which may have other keys."""
+    if found.index.kind is not Kind.SESSION:
+        return None
+    return WordChange(added=(anew_mark(found.index.space),))
 
 
 def _removal(record: StoredRecord) -> RecordChange:

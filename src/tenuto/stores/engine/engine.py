@@ -11,6 +11,7 @@ from asyncio import Future
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
+from functools import partial
 from random import Random
 from typing import Final, Self
 
@@ -29,6 +30,8 @@ from tenuto.model import (
     Page,
     Rewrite,
     Scope,
+    SearchPage,
+    SearchQuery,
     Session,
     SessionPage,
     SessionQuery,
@@ -49,6 +52,7 @@ from tenuto.stores.engine.lane import LaneContext, Rule, SourceChanged
 from tenuto.stores.engine.listing import Listing, find_record
 from tenuto.stores.engine.record import Answer, MessagesMissing, Record, Step, TracesMissing
 from tenuto.stores.engine.rules.attachments import find_attachment
+from tenuto.stores.engine.searching import WordSearch
 from tenuto.stores.engine.state import EngineState
 from tenuto.stores.engine.turn_logs import EngineTurnLogs
 from tenuto.stores.engine.upkeep import EngineUpkeep
@@ -85,6 +89,7 @@ class Engine:
         self.traces = EngineTraces(self.sessions)
         self.state = EngineState(records, codecs, context.chance)
         self.upkeep = EngineUpkeep(records, self.cache, codecs, clock, self.state)
+        self.upkeep.words, self.upkeep.unindexed = self.sessions.words, context.unindexed
         self.upkeep.tells_machines = tells_machines or folder is not None
         if folder is not None:
             self.sessions.journal = self.upkeep.journal = Journal(
@@ -159,6 +164,7 @@ class EngineSessions:
         """Whether reads are answered from the cache, where the feed confirms it."""
         self._codecs = codecs
         self._listing = Listing(context.records, codecs, context.clock)
+        self.words = WordSearch(context.records, codecs, self._listing, index=self._index_words, messages=self.messages)
 
     # Turns
 
@@ -191,6 +197,14 @@ class EngineSessions:
 
     async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
         return await self._listing.list(scope, query)
+
+    async def search(self, scope: Scope, query: SearchQuery) -> SearchPage:
+        return await self.words.search(scope, query)
+
+    async def _index_words(self, scope: Scope, session_id: str, anew: bool) -> None:
+        is_first = True
+        while not await self._edit(scope, session_id, partial(rules.index_words, anew=anew and is_first)):
+            is_first = False
 
     # Changing
 

@@ -35,7 +35,7 @@ from tenuto.errors import (
 from tenuto.model.stored import Action, Entry, EntryPage, Part, RecordChange, Refused, StoredRecord
 from tenuto.ports import Clock, RecordStore
 from tenuto.stores.encoding import Undecodable, to_micros
-from tenuto.stores.engine.cache import RecordCache, Trip
+from tenuto.stores.engine.cache import RecordCache, Trip, Unindexed
 from tenuto.stores.engine.changes import WRITERS, build_change, known_of
 from tenuto.stores.engine.codec import Codec, TornRecord, UnknownFormat
 from tenuto.stores.engine.record import TAIL, WIDEST_TAIL, Answer, MessagesMissing, Record, Step, TracesMissing, numbers
@@ -95,6 +95,7 @@ class LaneContext:
         self.writer = chance.getrandbits(48)
         self.commits = 0
         self.lanes: dict[bytes, Lane] = {}
+        self.unindexed = Unindexed()
 
     def submit(
         self,
@@ -404,6 +405,7 @@ class Lane:
             else:
                 cache.put(attempt.after, trip, written=written)
             cache.on_commit(self._key, attempt.after)
+            self._context.unindexed.note(self._key, attempt.after, attempt.now)
             self._conclude(attempt)
         elif refused.source_changed:
             self._fail(SourceChanged())

@@ -53,14 +53,16 @@ class Listing:
         self._codecs = codecs
         self._clock = clock
 
-    async def list(self, scope: Scope, query: SessionQuery) -> SessionPage:
-        """A page of the sessions that the scope owns, or of the site for the tenant itself.
+    async def list(self, scope: Scope, query: SessionQuery, words: tuple[tuple[bytes, ...], ...] = ()) -> SessionPage:
+        """A page of the sessions that the scope owns, or of the site for the tenant itself; with `words` of those that
+        have one of each group.
 
         Reading goes on until no session further on can have changed later than those of the page. Of the sessions on
         the way nothing but the time of their last change is decoded, unless a sealed title is looked for.
         """
         codec = await self._codecs.load(scope)
-        before, frontier = (None, None) if query.cursor is None else _decode_cursor(query.cursor, scope, query)
+        digest = _digest_query(scope, query, words)
+        before, frontier = (None, None) if query.cursor is None else _decode_cursor(query.cursor, digest)
         decoder = _Decoder(self._codecs, scope, codec, searches=query.title is not None)
         newest = _Newest(query.limit + 1, 0 if frontier is None else frontier.lag)
         asked = IndexQuery(
@@ -69,6 +71,7 @@ class Listing:
             owner=owner_key(scope) if scope.owner else None,
             status=query.status,
             title=None if query.title is None or codec.opens_sealed else query.title.casefold(),
+            words=words,
             limit=query.limit + 10,
         )
         reader = _Reader(self._records, decoder, query, asked, before, to_micros(self._clock()), newest)
@@ -82,7 +85,7 @@ class Listing:
         sessions = [await decoder.decode(found) for _, _, found in page]
         return SessionPage(
             sessions=tuple([session for session in sessions if session is not None and _matches(session, query)]),
-            cursor=_encode_cursor(page, _Frontier(reached, newest.lag), scope, query) if newest.has_more else None,
+            cursor=_encode_cursor(page, _Frontier(reached, newest.lag), digest) if newest.has_more else None,
         )
 
 
@@ -172,13 +175,13 @@ class _Newest:
         self.lag = max(self.lag, min(LAG, one[0] - one[2].index.listed_at))
 
 
-def _encode_cursor(page: list[_Changed], frontier: _Frontier, scope: Scope, query: SessionQuery) -> str:
+def _encode_cursor(page: list[_Changed], frontier: _Frontier, digest: int) -> str:
     """Where the next page begins, and how far this one has read."""
     changed_at, key, _ = page[-1]
-    return encode_cursor(changed_at, key, _FRONTIER.pack(*frontier.place, frontier.lag, _digest_query(scope, query)))
+    return encode_cursor(changed_at, key, _FRONTIER.pack(*frontier.place, frontier.lag, digest))
 
 
-def _decode_cursor(cursor: str, scope: Scope, query: SessionQuery) -> tuple[_Place, _Frontier | None]:
+def _decode_cursor(cursor: str, query_digest: int) -> tuple[_Place, _Frontier | None]:
     """The place of a cursor, and how far was read; of another query only the place counts.
 
     Raises:
@@ -190,12 +193,13 @@ def _decode_cursor(cursor: str, scope: Scope, query: SessionQuery) -> tuple[_Pla
     if len(rest) != _FRONTIER.size:
         raise InvalidCursor
     *place, lag, digest = _FRONTIER.unpack(rest)
-    return (at, key), _Frontier(tuple(place), lag) if digest == _digest_query(scope, query) else None
+    return (at, key), _Frontier(tuple(place), lag) if digest == query_digest else None
 
 
-def _digest_query(scope: Scope, query: SessionQuery) -> int:
+def _digest_query(scope: Scope, query: SessionQuery, words: tuple[tuple[bytes, ...], ...]) -> int:
     """Whose sessions a query finds, and which."""
-    return crc32(f"{scope.owner} {query.status} {query.title}".encode(errors="surrogatepass"), crc32(site_key(scope)))
+    asked = f"{scope.owner} {query.status} {query.title}".encode(errors="surrogatepass")
+    return crc32(b"".join([word for group in words for word in group]), crc32(asked, crc32(site_key(scope))))
 
 
 async def iter_records(records: RecordStore, query: IndexQuery) -> AsyncIterator[FoundRecord]:

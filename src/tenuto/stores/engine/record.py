@@ -121,6 +121,8 @@ class Head(Value, frozen=True, kw_only=True, array_like=True):
     `forgotten` writes of the first page count no more. `edition` grows when stored messages or pages change other than
     by appending: only then does what another process holds of them become wrong. `writers` are the processes that
     committed last, each with the number of its last commit, so that a commit whose answer was lost can be found.
+    `indexed` is the span of messages by whose words, and those of the title, the session is found; `None` where it is
+    found by none.
     """
 
     version: int
@@ -143,6 +145,12 @@ class Head(Value, frozen=True, kw_only=True, array_like=True):
     edition: int = 0
     listed_at: datetime | None = None
     writers: tuple[tuple[int, int], ...] = ()
+    indexed: Span | None = None
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the session is found by all of its words."""
+        return self.indexed is not None and self.indexed[1] == self.last_seq
 
 
 class StoredAttachment(Value, frozen=True, kw_only=True, array_like=True):
@@ -312,6 +320,13 @@ class Record(Value, frozen=True, kw_only=True):
         return next((trace for trace in self.fetched.traces if trace.number == number), None)
 
 
+class Indexed(Value, frozen=True, kw_only=True):
+    """Terms by which a session is found from now on: besides others, or (`anew`) in place of all."""
+
+    terms: frozenset[str]
+    anew: bool
+
+
 class Step(Value, Generic[Answer], frozen=True, kw_only=True):
     """What a rule decided: the answer, and the record afterwards; `None` if it is gone.
 
@@ -319,7 +334,7 @@ class Step(Value, Generic[Answer], frozen=True, kw_only=True):
     appended messages in order, `rewritten` are stored ones with other words. `truncated` is a number after which
     messages are removed, but for those in `spared`. `traces` are stored under their turns' numbers; all up to
     `traces_through` and from `traces_from` on are removed. A read that `touched` the session moved its deadline, which
-    is no change.
+    is no change. `indexed` are terms of stored messages, to find the session by.
     """
 
     record: Record | None
@@ -334,6 +349,7 @@ class Step(Value, Generic[Answer], frozen=True, kw_only=True):
     traces_through: int | None = None
     traces_from: int | None = None
     touched: bool = False
+    indexed: Indexed | None = None
 
 
 def first_index(messages: tuple[Message, ...], seq: int) -> int:

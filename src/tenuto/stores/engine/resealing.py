@@ -18,12 +18,13 @@ from tenuto.errors import Conflict, DecryptionFailed, Unavailable
 from tenuto.model import Scope
 from tenuto.model.privacy import ENCRYPTION_NAMESPACE, RESEALING_ENTRY, TENANTS_NAMESPACE, VAULT
 from tenuto.model.scope import SYSTEM, site_key, site_scope
-from tenuto.model.stored import Entry, FoundRecord, IndexColumns, Kind, Part, RecordChange, StoredRecord
+from tenuto.model.stored import Entry, FoundRecord, IndexColumns, Kind, Part, RecordChange, StoredRecord, WordChange
 from tenuto.model.values import Value
 from tenuto.ports import RecordStore, StateStore
 from tenuto.stores.copy_reports import describe_site
 from tenuto.stores.encoding import Undecodable
-from tenuto.stores.engine.codec import Codec, content_place
+from tenuto.stores.engine.changes import anew_mark
+from tenuto.stores.engine.codec import SEALED, Codec, content_place
 from tenuto.stores.engine.listing import find_record
 from tenuto.stores.engine.record import Profile
 from tenuto.stores.engine.sealing import SealedCodecs
@@ -240,6 +241,7 @@ class _Writer:
             codec.encode_head(replace(head, edition=head.edition + 1), name),
             profile=codec.encode_profile(profile),
             index=replace(self._found.index, title="" if codec.sealed else profile.title.casefold()),
+            words=_words_of(self._found, codec),
             puts=beside,
         )
 
@@ -281,6 +283,7 @@ class _Writer:
         *,
         profile: bytes | None = None,
         index: IndexColumns | None = None,
+        words: WordChange | None = None,
         puts: tuple[Entry, ...] = (),
     ) -> None:
         change = RecordChange(
@@ -290,6 +293,7 @@ class _Writer:
             head=head,
             profile=profile,
             index=index,
+            words=words,
             totals=self._found.totals,
             puts=puts,
         )
@@ -297,6 +301,12 @@ class _Writer:
             raise _Changed
         self._revision += 1
         self.has_written = True
+
+
+def _words_of(found: FoundRecord, codec: Codec) -> WordChange | None:
+    """Digests of words are of another key where encryption was switched on or off: these are made anew."""
+    is_sealed = found.record.head[:1] == SEALED
+    return None if is_sealed is codec.sealed else WordChange(added=(anew_mark(found.index.space),), forgets=True)
 
 
 def _tenant_scope(tenant: str) -> Scope:

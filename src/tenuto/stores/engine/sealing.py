@@ -72,11 +72,18 @@ class SealedCodecs:
 class _SiteSealer:
     """The `Sealer` over a cipher."""
 
-    __slots__ = ("open", "seal")
+    __slots__ = ("_cipher", "_word_key", "open", "seal")
 
     def __init__(self, cipher: Cipher) -> None:
+        self._cipher = cipher
+        self._word_key = b""
         self.seal = cipher.seal_bytes
         self.open = cipher.open_bytes
+
+    def word_key(self) -> bytes:
+        # The key to look up with stays when data keys are renewed.
+        self._word_key = self._word_key or bytes.fromhex(self._cipher.digest(b"", ("words",)))
+        return self._word_key
 
 
 class _Closed:
@@ -89,4 +96,7 @@ class _Closed:
         raise self._failure
 
     def open(self, sealed: bytes, place: tuple[str, ...]) -> bytes:
+        raise self._failure
+
+    def word_key(self) -> bytes:
         raise self._failure

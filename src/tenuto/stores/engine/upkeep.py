@@ -26,11 +26,12 @@ from tenuto.model.stored import (
 )
 from tenuto.ports import Clock, RecordStore
 from tenuto.stores.encoding import to_micros
-from tenuto.stores.engine.cache import RecordCache
+from tenuto.stores.engine.cache import RecordCache, Unindexed
 from tenuto.stores.engine.codec import Codecs
 from tenuto.stores.engine.journal import Journal
 from tenuto.stores.engine.journal_replay import ERASURES
 from tenuto.stores.engine.listing import LAG, decode_last_change, decode_session, holds_lease, iter_records
+from tenuto.stores.engine.searching import WordSearch
 from tenuto.stores.engine.state import EngineState
 
 _log = logging.getLogger(__name__)
@@ -54,6 +55,8 @@ class EngineUpkeep:
         self.journal: Journal | None = None
         self.tells_machines = False
         """Whether other machines may use the store, with journals that must learn of erasures."""
+        self.words: WordSearch
+        self.unindexed: Unindexed
 
     async def compact(self) -> CompactionResult:
         return await self._records.compact()
@@ -86,6 +89,9 @@ class EngineUpkeep:
         """How many sessions of a site are beyond a bound, expired ones among them."""
         sums = await self._records.totals(site_key(scope), None, 0)
         return max(0, sums.sessions - keep)
+
+    async def index_words(self) -> int:
+        return await self.words.index_idle(self.unindexed.take_idle(self._clock()))
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         owner = user_scope(scope)

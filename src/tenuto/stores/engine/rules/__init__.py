@@ -7,6 +7,7 @@ from tenuto.stores.engine.rules.access import read_attachments, read_head, read_
 from tenuto.stores.engine.rules.appends import append
 from tenuto.stores.engine.rules.edits import delete, fork, patch, remove_attachment, reset, rewrite, truncate
 from tenuto.stores.engine.rules.turns import begin, finish, renew
+from tenuto.stores.engine.rules.words import index_words
 
 __all__ = [
     "append",
@@ -14,6 +15,7 @@ __all__ = [
     "delete",
     "finish",
     "fork",
+    "index_words",
     "patch",
     "read_attachments",
     "read_head",

@@ -1,0 +1,51 @@
+"""The words of a session: which terms it is to be found by, some messages at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from tenuto.model import Message, Role
+from tenuto.recall.lexical import terms
+from tenuto.stores.engine.record import Indexed, Record, Step, numbers
+
+_AT_ONCE: Final = 100
+"""So many messages take a millisecond or two; other calls of the process wait that long."""
+_SPOKEN: Final = frozenset({Role.USER, Role.ASSISTANT})
+
+
+def index_words(record: Record | None, now: datetime, *, anew: bool = False) -> Step[bool]:
+    """Find the session by the words of its next messages; of all from the first on if it is to be indexed `anew`, or
+    some of those are gone. The answer is whether none are left."""
+    if record is None or record.expired(now):
+        return Step(record=record, answer=True, changed=False)
+    head, span = record.head, record.head.indexed
+    if span is None or span[0] < record.first_seq:
+        anew = True
+    elif head.is_indexed and not anew:
+        return Step(record=record, answer=True, changed=False)
+    first = record.first_seq if anew or span is None else span[1] + 1
+    some = numbers(head.runs, first, head.last_seq)[: _AT_ONCE + 1]
+    last = some[_AT_ONCE - 1] if len(some) > _AT_ONCE else head.last_seq
+    found = terms_of(record.between((first, last)))
+    if anew:
+        found.update(terms(record.profile.title, singles=True))
+    start = first if anew or span is None else span[0]
+    record = replace(record, head=replace(head, indexed=(start, last)))
+    return Step(record=record, answer=record.head.is_indexed, indexed=Indexed(terms=frozenset(found), anew=anew))
+
+
+def terms_of(messages: Iterable[Message]) -> set[str]:
+    """The terms of what was said."""
+    found = set[str]()
+    for message in messages:
+        found.update(terms(spoken_text(message), singles=True))
+    return found
+
+
+def spoken_text(message: Message) -> str:
+    """What a search reads of a message: what a person or an assistant has said, not what tools put out."""
+    return message.text if message.role in _SPOKEN else ""

@@ -1,0 +1,168 @@
+"""Search by words: sessions are found by digests of their terms, which are indexed after the calls that bring them.
+
+Indexing a message takes longer than storing it, so a commit only marks its session once as one with words that are not
+indexed. Every process indexes what it has written when nobody writes to it any more; a search first indexes the marked
+sessions that it reaches. So it finds all that was stored when it began, and reads no messages but new ones and those
+that it shows. The words of a session are removed in the commit that removes messages, and with the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from heapq import heappush, heappushpop
+from typing import Final
+
+from tenuto.errors import SessionCorrupt, SessionNotFound, StoreFull, StoreReadOnly, TenutoError
+from tenuto.model import FoundSession, Match, Message, MessagePage, Page, Scope, SearchPage, SearchQuery, Session
+from tenuto.model.scope import owner_key, site_key
+from tenuto.model.session import SessionQuery
+from tenuto.model.stored import FoundRecord, IndexOrder, IndexQuery
+from tenuto.ports import RecordStore
+from tenuto.recall.lexical import find_terms, terms
+from tenuto.stores.engine.changes import anew_mark, unindexed_mark
+from tenuto.stores.engine.codec import Codecs
+from tenuto.stores.engine.listing import Listing
+from tenuto.stores.engine.record import Record
+from tenuto.stores.engine.rules.words import spoken_text
+
+_log = logging.getLogger(__name__)
+MOST_TERMS: Final = 12
+_MOST_INDEXED: Final = 500
+"""How many sessions with new words a search reads; it tells how many are left."""
+_AT_ONCE: Final = 8
+_MATCHES: Final = 3
+_PAGE: Final = 100
+_LARGEST_PAGE: Final = 1000
+_EXCERPT: Final = 160
+_BEFORE: Final = 40
+
+
+class WordSearch:
+    """Searches sessions, and indexes their words. `index` indexes a session, anew where it is told to."""
+
+    def __init__(
+        self,
+        records: RecordStore,
+        codecs: Codecs,
+        listing: Listing,
+        *,
+        index: Callable[[Scope, str, bool], Awaitable[None]],
+        messages: Callable[[Scope, str, Page], Awaitable[MessagePage]],
+    ) -> None:
+        self._records = records
+        self._codecs = codecs
+        self._listing = listing
+        self._index = index
+        self._messages = messages
+
+    async def search(self, scope: Scope, query: SearchQuery) -> SearchPage:
+        """A page of the sessions that the scope owns and that have all terms of the text, latest change first."""
+        wanted = tuple(dict.fromkeys(terms(query.text)))[:MOST_TERMS]
+        if not wanted:
+            return SearchPage(found=())
+        unread = await self._index_marked(scope)
+        groups = (await self._codecs.load(scope)).search_terms(wanted, site_key(scope))
+        asked = SessionQuery(limit=query.limit, cursor=query.cursor, status=query.status)
+        page = await self._listing.list(scope, asked, groups)
+        found = await asyncio.gather(*[self._look_into(scope, session, frozenset(wanted)) for session in page.sessions])
+        return SearchPage(found=tuple([one for one in found if one is not None]), cursor=page.cursor, unread=unread)
+
+    async def _index_marked(self, scope: Scope) -> int:
+        """Index the marked sessions of a scope, those changed last first; how many were left out."""
+        left = 0
+        for mark, anew in ((anew_mark, True), (unindexed_mark, False)):
+            query = IndexQuery(
+                order=IndexOrder.NEWEST,
+                space=site_key(scope),
+                owner=owner_key(scope) if scope.owner else None,
+                words=((mark(site_key(scope)),),),
+                limit=_MOST_INDEXED + 1,
+            )
+            marked = await self._records.list(query)
+            left += max(0, len(marked) - _MOST_INDEXED)
+            for at in range(0, min(len(marked), _MOST_INDEXED), _AT_ONCE):
+                some = marked[:_MOST_INDEXED][at : at + _AT_ONCE]
+                left += sum(await asyncio.gather(*[self._index_found(found, anew=anew) for found in some]))
+        return left
+
+    async def _index_found(self, found: FoundRecord, *, anew: bool) -> bool:
+        """Index a session; whether that could not be done. One that is gone by now is as good as indexed."""
+        if found.index.scope is None:
+            return True
+        try:
+            await self._index(found.index.scope, found.index.name, anew)
+        except SessionCorrupt:
+            return False  # It was set aside, and is searched no more.
+        except (StoreFull, StoreReadOnly):
+            return True
+        except TenutoError as error:
+            _log.warning("the words of a session were not indexed: %s", error.code)
+            return True
+        return False
+
+    async def index_idle(self, idle: Collection[Record]) -> int:
+        """Index sessions one after another, for other calls go first; how many were."""
+        done = 0
+        for record in idle:
+            try:
+                await self._index(record.profile.scope, record.profile.id, False)
+                done += 1
+            except TenutoError as error:
+                _log.info("the words of a session are indexed later: %s", error.code)
+        return done
+
+    # What was found
+
+    async def _look_into(self, scope: Scope, session: Session, wanted: frozenset[str]) -> FoundSession | None:
+        """The best messages of a session; `None` if it has not all terms: those of evicted messages lag behind."""
+        best, seen = list[tuple[int, int, Message]](), wanted.intersection(terms(session.title, singles=True))
+        before, limit = None, _PAGE
+        with suppress(SessionNotFound):
+            while True:
+                asked = Page(limit=limit, before=before, touch=False)
+                page = await self._messages(scope, session.id, asked)
+                for message in reversed(page.messages):
+                    common = _common_terms(spoken_text(message), wanted)
+                    if common:
+                        seen |= common
+                        one = len(common), message.seq, message
+                        heappush(best, one) if len(best) < _MATCHES else heappushpop(best, one)
+                if not page.more_before or (len(best) == _MATCHES and best[0][0] == len(wanted)):
+                    break
+                before, limit = page.messages[0].seq, _LARGEST_PAGE
+        if len(seen) < len(wanted):
+            return None
+        return FoundSession(
+            session=session, matches=tuple([_match(message, wanted) for _, _, message in sorted(best, reverse=True)])
+        )
+
+
+def _common_terms(text: str, wanted: frozenset[str]) -> frozenset[str]:
+    if text.isascii():
+        lowered = text.lower()
+        # A term keeps the first letters of its word: most messages have none of these, and need not be tokenized.
+        if not any(term[:3] in lowered for term in wanted):
+            return frozenset()
+    return wanted.intersection(terms(text, singles=True))
+
+
+def _match(message: Message, wanted: frozenset[str]) -> Match:
+    text = spoken_text(message)
+    spans = find_terms(text, wanted)
+    start = max(0, spans[0][0] - _BEFORE) if spans else 0
+    # Not in the middle of a word, where words end within reach.
+    if start:
+        start = text.find(" ", start, spans[0][0]) + 1 or start
+    excerpt = text[start : start + _EXCERPT]
+    words = dict.fromkeys([text[first:last] for first, last in spans if start <= first and last <= start + _EXCERPT])
+    end = "…" if start + _EXCERPT < len(text) else ""
+    return Match(
+        seq=message.seq,
+        role=message.role,
+        sent_at=message.sent_at,
+        excerpt=("…" if start else "") + " ".join(excerpt.split()) + end,
+        words=tuple(words),
+    )
