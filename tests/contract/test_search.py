@@ -28,7 +28,7 @@ from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, says
 
 async def found(store: Store, text: str, scope: Scope) -> set[str]:
     page = await store.sessions.search(scope, SearchQuery(text=text))
-    assert page.unread == 0
+    assert page.unsearched == 0
     return {one.session.id for one in page.found}
 
 

@@ -63,6 +63,8 @@ async def _live_a_day(ann: Client) -> str:
     history = await call(ann, "get_history", session_id=session, limit=1)
     assert [one["text"] for one in history["messages"]] == ["In Bologna."]
     assert history["more_before"]
+    (found,) = (await call(ann, "search_sessions", query="Bologna"))["found"]
+    assert (found["session"]["id"], found["matches"][0]["excerpt"]) == (session, "In Bologna.")
     await call(ann, "remember", text="I live in Bologna with my two cats.", subject="home town")
     context = await call(ann, "assemble_context", session_id=session)
     assert [one["text"] for one in context["messages"]] == ["Where do I live?", "In Bologna."]

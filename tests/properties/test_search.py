@@ -150,7 +150,7 @@ def test_a_search_finds_what_a_plain_scan_finds(history: list[Step], text: str, 
                 for asked in (text, *WORDS):
                     page = await store.sessions.search(scope, SearchQuery(text=asked, limit=100))
                     assert {one.session.id for one in page.found} == await scan(store, scope, asked)
-                    assert page.unread == 0
+                    assert page.unsearched == 0
             await check_words(store, records)
 
     asyncio.run(tell())

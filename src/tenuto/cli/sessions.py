@@ -18,8 +18,21 @@ from tenuto.cli.running import Call, UserCall
 from tenuto.cli.short_ids import is_short, whole_session_id
 from tenuto.cli.terminal import age, moment, pluralize, show_facts, show_table, tally, visible
 from tenuto.errors import NotFound
-from tenuto.model import Changes, Message, MessagePage, Page, Scope, Session, SessionPage, SessionQuery, Status
+from tenuto.model import (
+    Changes,
+    Message,
+    MessagePage,
+    Page,
+    Scope,
+    SearchPage,
+    SearchQuery,
+    Session,
+    SessionPage,
+    SessionQuery,
+    Status,
+)
 from tenuto.model.privacy import REDACTED_AT
+from tenuto.model.session import LARGEST_SEARCH
 from tenuto.model.task import Task
 from tenuto.model.values import JsonObject
 from tenuto.ports import utc_now
@@ -48,6 +61,35 @@ def list_sessions(
     query = SessionQuery(title=search, status=status, cursor=cursor)
     page = call.read(lambda app: _list_sessions(app, call.scope, query, None if everything else limit))
     call.show(SessionList.of(page), lambda: show_sessions(page))
+
+
+@sessions.command("search")
+def search_sessions(
+    call: UserCall,
+    words: Annotated[str, argument("TEXT", "Words to search for, in titles and messages.")],
+    status: Annotated[Status | None, choice("Show only this status.")] = None,
+    limit: Annotated[int, limit_option(LARGEST_SEARCH)] = 20,
+    cursor: Cursor = None,
+) -> None:
+    """Search sessions by what was said in them: those that have all words, latest change first."""
+    query = SearchQuery(text=words, status=status, cursor=cursor, limit=limit)
+    page = call.run(lambda app: app.sessions.search(call.scope, query))
+    call.show(SessionList.of_search(page), lambda: _show_found(page))
+
+
+def _show_found(page: SearchPage) -> None:
+    now = utc_now()
+    for found in page.found:
+        session = found.session
+        typer.echo(f"{session.id}  {session.title or '-'}  ({age(session.updated_at, now)})")
+        for match in found.matches:
+            typer.echo(f"    {match.seq} {match.role}: {match.excerpt}")
+    if not page.found:
+        typer.echo("No session has these words.")
+    if page.unsearched:
+        typer.echo(f"\n{pluralize(page.unsearched, 'session')} with new messages not searched yet: search again.")
+    if page.cursor is not None:
+        typer.echo(f"\n{pluralize(len(page.found), 'session')} shown, and there are more: --cursor {page.cursor}")
 
 
 async def _list_sessions(app: Tenuto, scope: Scope, query: SessionQuery, limit: int | None) -> SessionPage:

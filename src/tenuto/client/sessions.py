@@ -32,12 +32,16 @@ from tenuto.model import (
     Changes,
     Content,
     FinishTurn,
+    FoundSession,
+    Match,
     Message,
     MessagePage,
     NewSession,
     OpenTurn,
     Page,
     Scope,
+    SearchPage,
+    SearchQuery,
     Session,
     SessionPage,
     SessionQuery,
@@ -86,9 +90,23 @@ class RemoteSessions:
     async def list(self, scope: Scope, query: SessionQuery | None = None) -> SessionPage:
         """The caller's sessions, latest change first."""
         query = query or SessionQuery()
-        parameters = {"limit": query.limit, "cursor": query.cursor, "q": query.title, "status": query.status}
+        parameters = {"limit": query.limit, "cursor": query.cursor, "title": query.title, "status": query.status}
         body = await self._http.json(scope, ApiCall("GET", path("sessions"), query=parameters, repeatable=True))
         return SessionPage(sessions=tuple(map(session_from, body["sessions"])), cursor=body["cursor"])
+
+    async def search(self, scope: Scope, query: SearchQuery | str) -> SearchPage:
+        """The caller's sessions that have all words of a text in their titles and messages, latest change first."""
+        query = SearchQuery(text=query) if isinstance(query, str) else query
+        parameters = {"limit": query.limit, "cursor": query.cursor, "q": query.text, "status": query.status}
+        body = await self._http.json(scope, ApiCall("GET", path("sessions"), query=parameters, repeatable=True))
+        found = [
+            FoundSession(
+                session=session_from(one),
+                matches=tuple([value_from(match, Match) for match in body["matches"].get(one["id"], ())]),
+            )
+            for one in body["sessions"]
+        ]
+        return SearchPage(found=tuple(found), cursor=body["cursor"], unsearched=body["unsearched"])
 
     async def messages(self, scope: Scope, session_id: str, query: Page | None = None) -> MessagePage:
         """A page of its messages, oldest first; by default the newest page."""

@@ -16,6 +16,8 @@ from tenuto.model.values import Json, JsonObject, Value, check_id, check_int, ch
 
 NANOS_PER_USD = 10**9
 MAX_TITLE_CHARACTERS = 512
+# How many sessions a page of a search has at most: their messages are read.
+LARGEST_SEARCH = 100
 # Keys of a session's context: the profile of its user, and what the user wants now in a word of the assistant's.
 PROFILE = "profile"
 INTENT = "intent"
@@ -284,7 +286,7 @@ class SearchQuery(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_text(self.text, "the search text")
-        check_int(self.limit, 1, 100, "limit")
+        check_int(self.limit, 1, LARGEST_SEARCH, "limit")
 
 
 class Match(Value, frozen=True, kw_only=True):
@@ -307,12 +309,12 @@ class FoundSession(Value, frozen=True, kw_only=True):
 class SearchPage(Value, frozen=True, kw_only=True):
     """Sessions that a search found, latest change first; `cursor` continues it, `None` ends it.
 
-    `unread` is how many sessions with new messages were not looked into: a search reads a bounded number of them.
+    `unsearched` is how many sessions with new messages were not looked into: a search reads a bounded number of them.
     """
 
     found: tuple[FoundSession, ...]
     cursor: str | None = None
-    unread: int = 0
+    unsearched: int = 0
 
 
 class ForkRequest(Value, frozen=True, kw_only=True):

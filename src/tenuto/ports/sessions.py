@@ -111,7 +111,7 @@ class SessionStore(Protocol):
         """The sessions the scope owns that have all terms of a text, in title and messages, latest change first.
 
         Terms are those of `recall.lexical`; of one text the first 8,000 characters count. What was stored when the
-        search began is found, what was removed is not; `unread` counts what could not be looked into.
+        search began is found, what was removed is not; `unsearched` counts what could not be looked into.
         """
         ...
 

@@ -69,7 +69,8 @@ class SessionListQuery(QueryParameters, kw_only=True, frozen=True):
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
     cursor: Annotated[str, Meta(description="Continues a listing: the `cursor` of its last page.")] | None = None
-    q: Annotated[str, Meta(description="Part of the title, in any case.")] | None = None
+    q: Annotated[str, Meta(description="Words to search for; a page has at most 100 sessions.")] | None = None
+    title: Annotated[str, Meta(description="Part of the title, in any case.")] | None = None
     status: Status | None = None
 
 

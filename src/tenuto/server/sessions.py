@@ -5,7 +5,8 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from tenuto.errors import Unavailable
-from tenuto.model import Changes, Scope, Session, SessionQuery, Truncation
+from tenuto.model import Changes, Scope, SearchQuery, Session, SessionQuery, Truncation
+from tenuto.model.session import LARGEST_SEARCH
 from tenuto.model.values import Json, JsonObject, View
 from tenuto.server.auth import AuthContext
 from tenuto.server.handlers import Answer
@@ -85,8 +86,16 @@ async def create_session(
 
 @routes.get("/sessions")
 async def list_sessions(scope: Scope, sessions: Sessions, asked: SessionListQuery) -> SessionList:
-    """List the caller's sessions. The one that changed last comes first."""
-    query = SessionQuery(limit=asked.limit, cursor=asked.cursor, title=asked.q, status=asked.status)
+    """List the caller's sessions, or search them. The one that changed last comes first.
+
+    With `q`, those that have all words of it, in their titles or in what was said in them; `matches` has the best
+    messages of each. If no session has the words, those whose titles contain the text are listed.
+    """
+    if asked.q:
+        limit = min(asked.limit, LARGEST_SEARCH)
+        searched = SearchQuery(text=asked.q, limit=limit, cursor=asked.cursor, status=asked.status)
+        return SessionList.of_search(await sessions.search(scope, searched))
+    query = SessionQuery(limit=asked.limit, cursor=asked.cursor, title=asked.title, status=asked.status)
     return SessionList.of(await sessions.list(scope, query))
 
 

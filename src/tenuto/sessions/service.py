@@ -25,6 +25,7 @@ from tenuto.model import (
     EraseResult,
     FinishTurn,
     ForkRequest,
+    FoundSession,
     IdempotencyKey,
     Message,
     MessagePage,
@@ -33,6 +34,8 @@ from tenuto.model import (
     Page,
     Rewrite,
     Scope,
+    SearchPage,
+    SearchQuery,
     Session,
     SessionPage,
     SessionQuery,
@@ -68,6 +71,8 @@ _MOST = 2**31
 _MESSAGES: Final = ("messages",)
 # Pages of the store that one listing by status reads at most.
 _LISTED_PAGES: Final = 20
+# What the cursor of a search by titles begins with.
+_TITLES: Final = "titles."
 
 
 class Sessions:
@@ -316,6 +321,40 @@ class Sessions:
                 return page
             store_query = replace(store_query, cursor=page.cursor)
         return SessionPage(sessions=(), cursor=store_query.cursor)
+
+    async def search(self, scope: Scope, query: SearchQuery | str) -> SearchPage:
+        """The caller's sessions that have all words of a text in their titles and messages, latest change first.
+
+        Words count without their endings, and those that carry no subject do not count; of Chinese pairs of characters
+        do. Where no session has the words, those whose titles contain the text as it is are found.
+        """
+        check_type(scope, Scope, "scope")
+        query = SearchQuery(text=query) if isinstance(query, str) else query
+        check_type(query, SearchQuery, "the query")
+        if query.cursor is not None and query.cursor.startswith(_TITLES):
+            return await self._search_titles(scope, replace(query, cursor=query.cursor.removeprefix(_TITLES)), 0)
+        page = await self._search_words(scope, query)
+        if not page.found and page.cursor is None and query.cursor is None:
+            return await self._search_titles(scope, query, page.unsearched)
+        return page
+
+    async def _search_words(self, scope: Scope, query: SearchQuery) -> SearchPage:
+        # An idle session is stored as active.
+        store_query, page = replace(query, status=None), SearchPage(found=())
+        for _ in range(_LISTED_PAGES):
+            page = await self._store.search(scope, store_query)
+            found = [replace(one, session=self._with_current_status(one.session)) for one in page.found]
+            page = replace(page, found=tuple([o for o in found if query.status in (None, o.session.status)]))
+            if page.found or page.cursor is None:
+                break
+            store_query = replace(store_query, cursor=page.cursor)
+        return page
+
+    async def _search_titles(self, scope: Scope, query: SearchQuery, unsearched: int) -> SearchPage:
+        listed = SessionQuery(limit=query.limit, cursor=query.cursor, title=query.text, status=query.status)
+        page = await self.list(scope, listed)
+        found = tuple([FoundSession(session=session) for session in page.sessions])
+        return SearchPage(found=found, cursor=page.cursor and _TITLES + page.cursor, unsearched=unsearched)
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         """Change title, status, context, attributes or metadata.

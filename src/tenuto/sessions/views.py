@@ -20,7 +20,7 @@ from tenuto.model import Attachment, Draft, Message, MessagePage, Role, Session,
 from tenuto.model.analytics import UsageCounts, UsageReport
 from tenuto.model.message import STATE, check_part
 from tenuto.model.reasoning import is_reasoning, shown_parts
-from tenuto.model.session import ForkPoint, SessionPage, usd
+from tenuto.model.session import ForkPoint, SearchPage, SessionPage, usd
 from tenuto.model.task import Task, TaskStatus
 from tenuto.model.values import Json, JsonObject, View
 
@@ -113,16 +113,43 @@ class SessionDetail(SessionView, frozen=True, kw_only=True):
         return cls(**asdict(SessionView.of(session)), active_tasks=active)
 
 
+class MatchView(View, frozen=True, kw_only=True):
+    """A message that a search found: its place in the session, the part of it around the words, and the words as they
+    are written there."""
+
+    seq: int
+    role: Role
+    sent_at: datetime
+    excerpt: str
+    words: list[str]
+
+
 class SessionList(View, frozen=True, kw_only=True):
-    """Part of a listing; `cursor` continues it, null ends it."""
+    """Part of a listing; `cursor` continues it, null ends it.
+
+    A search adds `matches`: for each session by its id the best messages, the best one first; none where only the title
+    was found. `unsearched` is how many sessions with new messages the search did not look into; ask again for those.
+    """
 
     sessions: list[SessionView]
     cursor: str | None
+    matches: dict[str, list[MatchView]] | UnsetType = UNSET
+    unsearched: int | UnsetType = UNSET
 
     @classmethod
     def of(cls, page: SessionPage) -> Self:
         """The view of a page of sessions."""
         return cls(sessions=list(map(SessionView.of, page.sessions)), cursor=page.cursor)
+
+    @classmethod
+    def of_search(cls, page: SearchPage) -> Self:
+        """The view of what a search found."""
+        return cls(
+            sessions=[SessionView.of(one.session) for one in page.found],
+            cursor=page.cursor,
+            matches={one.session.id: list(map(MatchView.of, one.matches)) for one in page.found},
+            unsearched=page.unsearched,
+        )
 
 
 class MessageBrief(View, frozen=True, kw_only=True):

@@ -73,6 +73,7 @@ def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf, check_writer: CheckWriter
             for tool, hints in (
                 (tools.create_session, _ADDS),
                 (tools.list_sessions, _READS),
+                (tools.search_sessions, _READS),
                 (tools.append_message, _ADDS),
                 (tools.get_history, _READS),
                 (tools.get_attachment, _READS),

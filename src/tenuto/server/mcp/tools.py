@@ -19,7 +19,7 @@ from tenuto.app import Tenuto
 from tenuto.context import counter_for
 from tenuto.context.conversation import fit_window
 from tenuto.errors import Invalid
-from tenuto.model import NewSession, OpenTurn, Page, Role, Scope, SessionQuery, TurnState
+from tenuto.model import NewSession, OpenTurn, Page, Role, Scope, SearchQuery, SessionQuery, TurnState
 from tenuto.model.memory import MAX_HITS, MemoryKind, MemoryQuery
 from tenuto.model.message import Message, is_summary
 from tenuto.model.policy import TaskPolicy
@@ -33,6 +33,8 @@ from tenuto.server.mcp.views import (
     AssembledContext,
     BoardEntries,
     ForgottenView,
+    FoundBrief,
+    FoundPageBrief,
     HistoryView,
     MemoryHitBrief,
     MemoryHitsBrief,
@@ -40,7 +42,7 @@ from tenuto.server.mcp.views import (
 )
 from tenuto.sessions import AppendRequest
 from tenuto.sessions.limits import check_message_sizes
-from tenuto.sessions.views import MessageBrief, SessionBrief
+from tenuto.sessions.views import MatchView, MessageBrief, SessionBrief
 from tenuto.task_errors import EntryNotFound
 from tenuto.tasks.views import BoardEntryView, TaskBrief
 
@@ -89,6 +91,25 @@ class Tools:
         query = SessionQuery(limit=limit, cursor=cursor, title=title)
         page = await self._tenuto.sessions.list(self._scope_of(ctx), query)
         return SessionPageBrief(sessions=list(map(SessionBrief.of, page.sessions)), cursor=page.cursor)
+
+    async def search_sessions(
+        self,
+        ctx: Context[Any, Any],
+        query: Annotated[str, Field(description="Words to search for; a session is found if it has all of them.")],
+        limit: Annotated[int, Field(ge=1, le=100)] = 10,
+        cursor: Annotated[str | None, Field(description="Continues an earlier search.")] = None,
+    ) -> FoundPageBrief:
+        """Search what was said in your sessions, and their titles, by words: everything that is stored there by now, by
+        whichever door it came, word by word. For what is known about the user in other words, use search_memory. Each
+        match has its number in the session: get_history with `before` one more shows it with what was said before."""
+        page = await self._tenuto.sessions.search(
+            self._scope_of(ctx), SearchQuery(text=query, limit=limit, cursor=cursor)
+        )
+        found = [
+            FoundBrief(session=SessionBrief.of(one.session), matches=list(map(MatchView.of, one.matches)))
+            for one in page.found
+        ]
+        return FoundPageBrief(found=found, cursor=page.cursor, unsearched=page.unsearched)
 
     async def append_message(
         self,

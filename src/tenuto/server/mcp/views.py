@@ -12,7 +12,7 @@ from msgspec import Meta
 from tenuto.model.memory import MemoryHit
 from tenuto.model.values import View
 from tenuto.recall.views import MemoryBrief, MemoryScoreView
-from tenuto.sessions.views import MessageBrief, SessionBrief
+from tenuto.sessions.views import MatchView, MessageBrief, SessionBrief
 from tenuto.tasks.views import BoardEntryView
 
 
@@ -21,6 +21,21 @@ class SessionPageBrief(View, frozen=True, kw_only=True):
 
     sessions: list[SessionBrief]
     cursor: str | None
+
+
+class FoundBrief(View, frozen=True, kw_only=True):
+    """A session that was found, and its best messages."""
+
+    session: SessionBrief
+    matches: list[MatchView]
+
+
+class FoundPageBrief(View, frozen=True, kw_only=True):
+    """Sessions that were found, the latest change first."""
+
+    found: list[FoundBrief]
+    cursor: str | None
+    unsearched: int
 
 
 class HistoryView(View, frozen=True, kw_only=True):

@@ -222,11 +222,12 @@ class Unindexed:
 
     def note(self, key: bytes, record: Record | None, now: datetime) -> None:
         """A commit was made. Of too many the oldest are forgotten here: their marks are in the store."""
-        self._noted.pop(key, None)
-        if record is not None and not record.head.is_indexed:
-            self._noted[key] = record, now
-            if len(self._noted) > _MOST_NOTED:
-                del self._noted[next(iter(self._noted))]
+        if record is None or record.head.is_indexed:
+            self._noted.pop(key, None)
+            return
+        self._noted[key] = record, now
+        if len(self._noted) > _MOST_NOTED:
+            del self._noted[next(iter(self._noted))]
 
     def take_idle(self, now: datetime) -> list[Record]:
         """Those that nobody has written to for a while; they are noted no more."""

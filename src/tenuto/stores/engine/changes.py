@@ -128,22 +128,23 @@ def _with_words(
 
     A record has the mark of those that are to be indexed until that is done; so most commits change no words.
     """
+    if base is not None and base.head.indexed is None and steps[0].indexed is None:
+        return after, None  # Nearly always: it has the mark.
     head, space = after.head, site_key(after.profile.scope)
+    mark = unindexed_mark(space)
     if base is None:
-        return after, WordChange(added=(unindexed_mark(space),))
-    indexed = next((step.indexed for step in steps if step.indexed is not None), None)
+        return after, WordChange(added=(mark,))
+    indexed = steps[0].indexed  # Such a step shares no commit.
     if indexed is not None:
-        mark, added = unindexed_mark(space), codec.digest_terms(sorted(indexed.terms), space)
+        added = codec.digest_terms(sorted(indexed.terms), space)
         if head.is_indexed:
             return after, WordChange(added=added, removed=() if indexed.anew else (mark,), forgets=indexed.anew)
         return after, WordChange(added=(*added, mark) if indexed.anew else added, forgets=indexed.anew)
-    if base.head.indexed is None:
-        return after, None
-    if _loses_words(base, after, steps, base.head.indexed[1]):
+    if base.head.indexed is not None and _loses_words(base, after, steps, base.head.indexed[1]):
         after = replace(after, head=replace(head, indexed=None))
-        return after, WordChange(added=(unindexed_mark(space),), forgets=True)
+        return after, WordChange(added=(mark,), forgets=True)
     if base.head.is_indexed and head.last_seq > base.head.last_seq:
-        return after, WordChange(added=(unindexed_mark(space),))
+        return after, WordChange(added=(mark,))
     return after, None
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
+from enum import Enum, auto
 from heapq import heappush, heappushpop
 from typing import Final
 
@@ -40,6 +41,14 @@ _EXCERPT: Final = 160
 _BEFORE: Final = 40
 
 
+class _End(Enum):
+    """How it went to index a session: it is, nothing can be written, or it was left out."""
+
+    INDEXED = auto()
+    READ_ONLY = auto()
+    LEFT = auto()
+
+
 class WordSearch:
     """Searches sessions, and indexes their words. `index` indexes a session, anew where it is told to."""
 
@@ -63,16 +72,20 @@ class WordSearch:
         wanted = tuple(dict.fromkeys(terms(query.text)))[:MOST_TERMS]
         if not wanted:
             return SearchPage(found=())
-        unread = await self._index_marked(scope)
+        unindexed, unsearched = await self._index_marked(scope)
         groups = (await self._codecs.load(scope)).search_terms(wanted, site_key(scope))
         asked = SessionQuery(limit=query.limit, cursor=query.cursor, status=query.status)
         page = await self._listing.list(scope, asked, groups)
-        found = await asyncio.gather(*[self._look_into(scope, session, frozenset(wanted)) for session in page.sessions])
-        return SearchPage(found=tuple([one for one in found if one is not None]), cursor=page.cursor, unread=unread)
+        some = [session for session in page.sessions if session.id not in unindexed]
+        found = await self._look_into_all(scope, some, wanted)
+        if unindexed and query.cursor is None:
+            found = await self._look_past(scope, unindexed, query, wanted) + found
+        return SearchPage(found=tuple(found), cursor=page.cursor, unsearched=unsearched)
 
-    async def _index_marked(self, scope: Scope) -> int:
-        """Index the marked sessions of a scope, those changed last first; how many were left out."""
-        left = 0
+    async def _index_marked(self, scope: Scope) -> tuple[list[str], int]:
+        """Index the marked sessions of a scope, those changed last first. Returns those that cannot be indexed, since
+        nothing can be written, and how many were left out."""
+        unindexed, left = list[str](), 0
         for mark, anew in ((anew_mark, True), (unindexed_mark, False)):
             query = IndexQuery(
                 order=IndexOrder.NEWEST,
@@ -85,23 +98,25 @@ class WordSearch:
             left += max(0, len(marked) - _MOST_INDEXED)
             for at in range(0, min(len(marked), _MOST_INDEXED), _AT_ONCE):
                 some = marked[:_MOST_INDEXED][at : at + _AT_ONCE]
-                left += sum(await asyncio.gather(*[self._index_found(found, anew=anew) for found in some]))
-        return left
+                ends = await asyncio.gather(*[self._index_found(found, anew=anew) for found in some])
+                unindexed += [found.index.name for found, end in zip(some, ends, strict=True) if end is _End.READ_ONLY]
+                left += ends.count(_End.LEFT)
+        return unindexed, left
 
-    async def _index_found(self, found: FoundRecord, *, anew: bool) -> bool:
-        """Index a session; whether that could not be done. One that is gone by now is as good as indexed."""
+    async def _index_found(self, found: FoundRecord, *, anew: bool) -> _End:
+        """Index a session. One that is gone by now, or is set aside as corrupt, is as good as indexed."""
         if found.index.scope is None:
-            return True
+            return _End.LEFT
         try:
             await self._index(found.index.scope, found.index.name, anew)
         except SessionCorrupt:
-            return False  # It was set aside, and is searched no more.
+            return _End.INDEXED
         except (StoreFull, StoreReadOnly):
-            return True
+            return _End.READ_ONLY
         except TenutoError as error:
             _log.warning("the words of a session were not indexed: %s", error.code)
-            return True
-        return False
+            return _End.LEFT
+        return _End.INDEXED
 
     async def index_idle(self, idle: Collection[Record]) -> int:
         """Index sessions one after another, for other calls go first; how many were."""
@@ -115,6 +130,24 @@ class WordSearch:
         return done
 
     # What was found
+
+    async def _look_past(
+        self, scope: Scope, unindexed: Sequence[str], query: SearchQuery, wanted: Sequence[str]
+    ) -> list[FoundSession]:
+        """Those of the sessions that cannot be indexed that have all terms; they come with the first page."""
+        sessions = list[Session]()
+        for session_id in unindexed:
+            with suppress(TenutoError):
+                session = (await self._messages(scope, session_id, Page(limit=1, touch=False))).session
+                if query.status in (None, session.status):
+                    sessions.append(session)
+        return await self._look_into_all(scope, sessions, wanted)
+
+    async def _look_into_all(
+        self, scope: Scope, sessions: Sequence[Session], wanted: Sequence[str]
+    ) -> list[FoundSession]:
+        looks = [self._look_into(scope, session, frozenset(wanted)) for session in sessions]
+        return [found for found in await asyncio.gather(*looks) if found is not None]
 
     async def _look_into(self, scope: Scope, session: Session, wanted: frozenset[str]) -> FoundSession | None:
         """The best messages of a session; `None` if it has not all terms: those of evicted messages lag behind."""
