@@ -31,13 +31,15 @@ from tenuto.model import (
     Retention,
     Rewrite,
     Scope,
+    SearchQuery,
+    Truncation,
     text_part,
     tool_call,
     tool_result,
 )
 from tenuto.model.memory import MEMORY_INDEX, VECTORS, Memory, MemoryKind, MemoryQuery
 from tenuto.model.privacy import Mode, PrivacyPolicy
-from tenuto.model.scope import session_key, speaker_tag
+from tenuto.model.scope import session_key, site_key, speaker_tag
 from tenuto.model.stored import Part
 from tenuto.ports import RecordStore, Store, utc_now
 from tenuto.privacy.compliance.compaction import CompactionStatus
@@ -45,7 +47,9 @@ from tenuto.privacy.compliance.service import PrivacyService
 from tenuto.privacy.crypto.keyring import load_key_ring
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
 from tenuto.recall import owner_cache, stored_index
+from tenuto.recall.lexical import terms
 from tenuto.stores.engine import Engine
+from tenuto.stores.engine.codec import PLAIN
 from tenuto.stores.engine.sealing import SealedCodecs
 from tenuto.stores.engine.state import record_key
 from tenuto.stores.postgres import PostgresRecords
@@ -318,6 +322,45 @@ async def test_words_that_were_rewritten_do_not_remain(proof: Proof, clock: Fake
     places = await found(proof, mark)
     assert TAKEN_BACK.isdisjoint(set().union(*places.values()))
     assert all("user" in places[place] for place in proof.holds)
+
+
+async def test_no_digest_of_words_remains_that_are_gone(proof: Proof) -> None:
+    """By which a session is found: of an erased person, and of what was deleted, removed, rewritten or evicted."""
+    store, (ann, bob) = proof.store, [Scope(tenant="acme", user=fresh("someone")) for _ in range(2)]
+    names = ("erased", "deleted", "removed", "reworded", "evicted", "renamed", "kept")
+    words = {name: "zq" + secrets.token_hex(8) for name in names}
+
+    async def say(scope: Scope, *said: str, **new: Any) -> str:
+        session_id = fresh("said")
+        await store.sessions.append(scope, session_id, batch(*[words[name] for name in said], create=NewSession(**new)))
+        return session_id
+
+    await say(ann, "erased")
+    deleted, removed, reworded = (
+        await say(bob, "deleted"),
+        await say(bob, "kept", "removed"),
+        await say(bob, "reworded"),
+    )
+    capped = await say(bob, "evicted", "kept", title=words["renamed"], retention=Retention(max_messages=2))
+    for scope, name in ((ann, "erased"), (bob, "kept")):
+        assert (await store.sessions.search(scope, SearchQuery(text=words[name]))).unsearched == 0
+    await store.upkeep.compact()  # Now it is in every kind of file that there is.
+    (stems,) = zip(*map(terms, words.values()), strict=True)
+    digests = dict(zip(words, PLAIN.digest_terms(stems, site_key(ann)), strict=True))
+    before = await _which(proof, list(digests.values()))
+
+    await store.upkeep.erase(ann)
+    await store.sessions.delete(bob, deleted)
+    await store.sessions.truncate(bob, removed, Truncation(after=1))
+    (message,) = (await store.sessions.messages(bob, reworded, Page())).messages
+    await store.sessions.rewrite(bob, reworded, Rewrite(messages=(replace(message, parts=(text_part("[REDACTED]"),)),)))
+    await store.sessions.append(bob, capped, batch("tea"))
+    await store.sessions.patch(bob, capped, Changes(title="tea"))
+    assert len((await store.sessions.search(bob, SearchQuery(text=words["kept"]))).found) == 2
+    await store.upkeep.compact()
+
+    assert before == set(digests.values())
+    assert await _which(proof, list(digests.values())) == {digests["kept"]}
 
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["plain", "encrypted"])

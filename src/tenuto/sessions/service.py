@@ -524,6 +524,10 @@ class Sessions:
             async for gone in removing:
                 await self._events.emit_removed(EventKind.EVICTED, (gone,))
 
+    async def index_words(self) -> int:
+        """Index the words of what this process has written to sessions that rest; returns how many sessions."""
+        return await self._upkeep.index_words()
+
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         """Remove up to so many sessions of the scope's user, then the user's state; see the port."""
         check_type(scope, Scope, "scope")

@@ -132,6 +132,7 @@ class Upkeep:
         """Sweep again and again, until cancelled; an unavailable store is retried in the next round."""
         while True:
             self._count("sweep of sessions", await self._sweep_sessions())
+            await self._run_sweep("indexing of sessions", self._sessions.index_words)
             await self._run_sweep("sweep of tasks", self.sweep_tasks)
             if self._memory_sweep is not None:
                 await self._run_sweep("sweep of memories", self._memory_sweep.sweep_if_due)

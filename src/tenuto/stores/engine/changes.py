@@ -31,7 +31,7 @@ from tenuto.model.stored import (
 from tenuto.model.turn import Trace
 from tenuto.stores.encoding import to_micros
 from tenuto.stores.engine.codec import Codec
-from tenuto.stores.engine.record import TAIL, Record, Step
+from tenuto.stores.engine.record import TAIL, Record, Span, Step
 
 LISTING_LAG: Final = timedelta(seconds=30)
 """How far `listed_at` may lie behind the last change, so that turns in a row write no index."""
@@ -140,7 +140,7 @@ def _with_words(
         if head.is_indexed:
             return after, WordChange(added=added, removed=() if indexed.anew else (mark,), forgets=indexed.anew)
         return after, WordChange(added=(*added, mark) if indexed.anew else added, forgets=indexed.anew)
-    if base.head.indexed is not None and _loses_words(base, after, steps, base.head.indexed[1]):
+    if base.head.indexed is not None and _loses_words(base, after, steps, base.head.indexed):
         after = replace(after, head=replace(head, indexed=None))
         return after, WordChange(added=(mark,), forgets=True)
     if base.head.is_indexed and head.last_seq > base.head.last_seq:
@@ -148,10 +148,13 @@ def _with_words(
     return after, None
 
 
-def _loses_words(base: Record, after: Record, steps: Sequence[Step[Any]], through: int) -> bool:
-    """Whether an indexed message was removed or rewritten, or the title changed. What a cap evicts is forgotten when
-    the session is indexed next."""
+def _loses_words(base: Record, after: Record, steps: Sequence[Step[Any]], indexed: Span) -> bool:
+    """Whether an indexed message was removed or rewritten, or the title changed. The words of what a cap evicts go when
+    the session is indexed next, or with other messages."""
+    first, through = indexed
     if base.profile is not after.profile and base.profile.title != after.profile.title:
+        return True
+    if base.head.edition != after.head.edition and first < after.first_seq:
         return True
     for step in steps:
         if step.truncated is not None and step.truncated < through:
