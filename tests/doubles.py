@@ -53,6 +53,7 @@ class FlatMemoryStore(OwnPorts, EngineSessions, EngineState, EngineUpkeep):
         EngineSessions.__init__(self, engine.sessions.context, codecs)
         EngineState.__init__(self, engine.records, codecs, Random(1))
         EngineUpkeep.__init__(self, engine.records, engine.cache, codecs, clock, self)
+        self.unindexed = self.context.unindexed
         self.traces = EngineTraces(self)
 
     async def close(self) -> None:

@@ -250,3 +250,46 @@ async def test_tenant_and_site_may_stand_in_query_and_body(service: HttpService)
     assert found.json().items() >= response.json().items()
     assert code(elsewhere) == (404, "session_not_found")
     assert code(torn) == (403, "scope_mismatch")
+
+
+async def test_sessions_are_searched_by_what_was_said_in_them() -> None:
+    async with http_service() as service:
+        http = service.http
+
+        async def say(who: dict[str, str], *texts: str, title: str = "") -> str:
+            made = (await http.post("/v1/sessions", headers=who, json={"title": title})).json()["id"]
+            messages = [{"role": ("user", "assistant")[n % 2], "text": text} for n, text in enumerate(texts)]
+            await http.post(f"/v1/sessions/{made}/messages", headers=who, json={"messages": messages})
+            return str(made)
+
+        async def search(who: dict[str, str], text: str, **asked: Any) -> dict[str, Any]:
+            answer = await http.get("/v1/sessions", headers=who, params={"q": text, **asked})
+            assert answer.status_code == 200, answer.text
+            return dict(answer.json())
+
+        trip = await say(ANN, "Where do we sleep?", "In two small hotels in Kyoto.", title="Autumn")
+        zh = await say(ANN, "京都的酒店在车站旁边", title="旅行")
+        await say(BOB, "A hotel in Kyoto")
+
+        found = await search(ANN, "hotel kyoto")
+        assert [one["id"] for one in found["sessions"]] == [trip]
+        (match,) = found["matches"][trip]
+        assert match | {"sent_at": None} == {
+            "seq": 2,
+            "role": "assistant",
+            "sent_at": None,
+            "excerpt": "In two small hotels in Kyoto.",
+            "words": ["hotels", "Kyoto"],
+        }
+        assert (found["cursor"], found["unsearched"]) == (None, 0)
+        assert [one["id"] for one in (await search(ANN, "京都酒店"))["sessions"]] == [zh]
+        by_title = await search(ANN, "utum")
+        assert ([one["id"] for one in by_title["sessions"]], by_title["matches"]) == ([trip], {trip: []})
+
+        reply = await http.post("/v1/chat", headers=ANN, json={"message": "And a ryokan?", "session_id": trip})
+        assert reply.status_code == 200
+        assert [one["id"] for one in (await search(ANN, "ryokan"))["sessions"]] == [trip]
+        await http.delete(f"/v1/sessions/{trip}", headers=ANN)
+        assert (await search(ANN, "ryokan"))["sessions"] == []
+        listed = (await http.get("/v1/sessions", headers=ANN, params={"title": "旅"})).json()
+        assert ([one["id"] for one in listed["sessions"]], "matches" in listed) == ([zh], False)

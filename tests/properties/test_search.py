@@ -32,6 +32,7 @@ from tenuto.ports import Store
 from tenuto.recall.lexical import terms
 from tenuto.stores.engine import Engine, changes
 from tenuto.stores.engine.rules import words
+from tenuto.stores.engine.searching import count_groups, wanted_groups
 from tenuto.stores.memory import InMemoryRecords
 from tests.backends import engine_over
 from tests.clock import FakeClock
@@ -39,7 +40,7 @@ from tests.samples import ANN, BOB, batch, fresh
 
 Step: TypeAlias = Callable[[Store, FakeClock], Coroutine[Any, Any, object]]
 OWNERS = {"a": ANN, "b": ANN, "c": BOB}
-WORDS = ("kyoto", "hotels", "tea", "京都", "旅行")
+WORDS = ("kyoto", "hotels", "tea", "京都", "旅行", "京都旅行")
 names = st.sampled_from(sorted(OWNERS))
 texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
 
@@ -123,10 +124,11 @@ steps = st.one_of(
 async def scan(store: Store, scope: Scope, text: str) -> set[str]:
     """The sessions that have all terms, by looking at everything."""
     found = set[str]()
-    for session in (await store.sessions.list(scope, SessionQuery())).sessions if (wanted := set(terms(text))) else ():
+    wanted = wanted_groups(text)
+    for session in (await store.sessions.list(scope, SessionQuery())).sessions:
         page = await store.sessions.messages(scope, session.id, Page(limit=500, touch=False))
         said = [session.title, *[message.text for message in page.messages]]
-        if wanted <= {term for one in said for term in terms(one, singles=True)}:
+        if count_groups(wanted, {term for one in said for term in terms(one, singles=True)}) == len(wanted):
             found.add(session.id)
     return found
 

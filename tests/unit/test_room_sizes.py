@@ -17,27 +17,27 @@ LIMITS = {
     "assistants": 3600,  # what the experts of a legal question did not get
     "channels": 1500,  # pictures and files of messages, which are downloaded
     "chat": 7200,  # turns of other processes; models by name; demanded forms; why an answer ended; thoughts; pictures
-    "cli": 6700,  # attachments; people
+    "cli": 6800,  # attachments; people
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4150,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
     "errors": 1000,  # a package that exports each by its name
     "gateway": 1350,  # files that a chat shows, what it is told of them; codes that link people
     "integrations": 4300,  # contents that frameworks have inside their messages
     "llm": 3900,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
-    "model": 6150,  # attachments, their types and bombs; parameters and their ranges; thoughts; status of workers
+    "model": 6250,  # attachments, their types and bombs; parameters and their ranges; thoughts; status of workers
     "ports": 1250,  # logs of turns; telemetry: spans of agents and tools, models that are observed
     "privacy": 10500,  # thoughts, items, calls that are answers; erasing all identities of a person
     "recall": 4500,  # several identities as one copy; marks of what is unread or stale; the stored index of an owner
     "server": 17350,  # attachments, in the forms of A2A and MCP as well; apps; Anthropic; rates of all; workers; people
-    "sessions": 5150,  # attachments as clients send them, without what cameras write, also where they were cut
+    "sessions": 5200,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 750,  # where apps name sessions and users
-    "stores": 15400,  # logs of turns; attachments: what a step adds and removes, entries of their own
+    "stores": 16200,  # words of sessions, indexed and searched; logs of turns; attachments: what a step adds and removes, entries of their own
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 2700,  # captures at pauses, claimed, found again after a kill; labels that are checked; stale stretches
     "wiring": 1900,  # models opened when a request names them; models that a caller gives, which were read in app.py
-    CONSOLE: 15050,  # a choice of the model; attachments; people
-    STORE_SCRIPTS: 960,  # attachments are counted and copied
+    CONSOLE: 15200,  # what a search found; a choice of the model; attachments; people
+    STORE_SCRIPTS: 1040,  # words of sessions; attachments are counted and copied
     TOP: 1500,  # background tasks, caches and pauses, once; `ask` and `scope`; when closing ends; people
 }
 

@@ -32,9 +32,8 @@ from tenuto.model import (
     Changes,
     Content,
     FinishTurn,
-    FoundSession,
-    Match,
     Message,
+    MessageMatch,
     MessagePage,
     NewSession,
     OpenTurn,
@@ -43,6 +42,7 @@ from tenuto.model import (
     SearchPage,
     SearchQuery,
     Session,
+    SessionHit,
     SessionPage,
     SessionQuery,
     SessionStats,
@@ -100,9 +100,9 @@ class RemoteSessions:
         parameters = {"limit": query.limit, "cursor": query.cursor, "q": query.text, "status": query.status}
         body = await self._http.json(scope, ApiCall("GET", path("sessions"), query=parameters, repeatable=True))
         found = [
-            FoundSession(
+            SessionHit(
                 session=session_from(one),
-                matches=tuple([value_from(match, Match) for match in body["matches"].get(one["id"], ())]),
+                matches=tuple([value_from(match, MessageMatch) for match in body["matches"].get(one["id"], ())]),
             )
             for one in body["sessions"]
         ]

@@ -289,7 +289,7 @@ class SearchQuery(Value, frozen=True, kw_only=True):
         check_int(self.limit, 1, LARGEST_SEARCH, "limit")
 
 
-class Match(Value, frozen=True, kw_only=True):
+class MessageMatch(Value, frozen=True, kw_only=True):
     """A message that has words of a search: the part around the first, and the words as they stand there."""
 
     seq: int
@@ -299,11 +299,11 @@ class Match(Value, frozen=True, kw_only=True):
     words: tuple[str, ...]
 
 
-class FoundSession(Value, frozen=True, kw_only=True):
+class SessionHit(Value, frozen=True, kw_only=True):
     """A session that a search found, and its best messages, best first; none if only its title has the words."""
 
     session: Session
-    matches: tuple[Match, ...] = ()
+    matches: tuple[MessageMatch, ...] = ()
 
 
 class SearchPage(Value, frozen=True, kw_only=True):
@@ -312,7 +312,7 @@ class SearchPage(Value, frozen=True, kw_only=True):
     `unsearched` is how many sessions with new messages were not looked into: a search reads a bounded number of them.
     """
 
-    found: tuple[FoundSession, ...]
+    found: tuple[SessionHit, ...]
     cursor: str | None = None
     unsearched: int = 0
 

@@ -25,7 +25,6 @@ from tenuto.model import (
     EraseResult,
     FinishTurn,
     ForkRequest,
-    FoundSession,
     IdempotencyKey,
     Message,
     MessagePage,
@@ -37,6 +36,7 @@ from tenuto.model import (
     SearchPage,
     SearchQuery,
     Session,
+    SessionHit,
     SessionPage,
     SessionQuery,
     SessionStats,
@@ -325,8 +325,8 @@ class Sessions:
     async def search(self, scope: Scope, query: SearchQuery | str) -> SearchPage:
         """The caller's sessions that have all words of a text in their titles and messages, latest change first.
 
-        Words count without their endings, and those that carry no subject do not count; of Chinese pairs of characters
-        do. Where no session has the words, those whose titles contain the text as it is are found.
+        Words count without their endings, and those that carry no subject do not count. Of Chinese, each character
+        counts with one of its neighbours. Where no session has the words, its text is looked for in titles.
         """
         check_type(scope, Scope, "scope")
         query = SearchQuery(text=query) if isinstance(query, str) else query
@@ -353,7 +353,7 @@ class Sessions:
     async def _search_titles(self, scope: Scope, query: SearchQuery, unsearched: int) -> SearchPage:
         listed = SessionQuery(limit=query.limit, cursor=query.cursor, title=query.text, status=query.status)
         page = await self.list(scope, listed)
-        found = tuple([FoundSession(session=session) for session in page.sessions])
+        found = tuple([SessionHit(session=session) for session in page.sessions])
         return SearchPage(found=found, cursor=page.cursor and _TITLES + page.cursor, unsearched=unsearched)
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:

@@ -84,4 +84,4 @@ async def test_sessions_pages_tasks_and_assistants_are_opened_by_name(chromium: 
         await field.press("Enter")
         await expect(page.get_by_role("radio", name="Shop")).to_be_checked()
         await find("nothing like that")
-        await expect(page.get_by_text("No names match.")).to_be_visible()
+        await expect(page.get_by_text("Nothing matches.")).to_be_visible()

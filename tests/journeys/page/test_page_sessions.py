@@ -49,6 +49,44 @@ async def test_sessions_are_listed_found_renamed_and_deleted(chromium: Browser) 
         assert sorted(session["title"] for session in listed) == ["Madrid", "Porto in May"]
 
 
+async def test_a_session_is_found_by_what_was_said_in_it(chromium: Browser) -> None:
+    """In the list, on the page of sessions, and in the window that opens anything; the words stand out."""
+    async with offline(chromium) as (visit, service):
+        for title, text in (
+            ("Trip", "We stay at a small hotel in Kyoto"),
+            ("旅行", "京都的酒店在车站旁边"),
+            ("Work", "Tea"),
+        ):
+            made = (await service.http.post("/v1/sessions", json={"title": title})).json()
+            said = {"messages": [{"role": "user", "text": text}]}
+            assert (await service.http.post(f"/v1/sessions/{made['id']}/messages", json=said)).is_success
+        await visit.page.reload()
+        titles, said = visit.page.locator(".sessions .title"), visit.page.locator(".sessions .excerpt")
+        await expect(titles).to_have_count(3)
+
+        await visit.page.get_by_role("searchbox").fill("kyoto hotels")
+        await expect(titles).to_have_text(["Trip"])
+        await expect(said).to_have_text("We stay at a small hotel in Kyoto")
+        await expect(said.locator("mark")).to_have_text(["hotel", "Kyoto"])
+        await visit.page.get_by_role("searchbox").fill("京都酒店")
+        await expect(titles).to_have_text(["旅行"])
+        await expect(said.locator("mark").first).to_have_text("京都")
+        await visit.page.get_by_role("searchbox").fill("bus")
+        await expect(visit.page.get_by_text("No session has these words.")).to_be_visible()
+
+        await visit.page.get_by_role("searchbox").fill("kyoto")
+        await expect(titles).to_have_text(["Trip"])
+        await visit.page.get_by_role("link", name="Sessions", exact=True).click()
+        await expect(visit.page.locator(".table-row .excerpt")).to_have_text("We stay at a small hotel in Kyoto")
+        await visit.page.keyboard.press("Control+k")
+        await visit.page.get_by_role("combobox", name="Open by name").fill("kyoto")
+        await expect(visit.page.get_by_role("option", selected=True)).to_contain_text(
+            "We stay at a small hotel in Kyoto"
+        )
+        await visit.page.keyboard.press("Enter")
+        await expect(visit.page.get_by_role("heading", level=1)).to_have_text("Trip")
+
+
 async def test_without_a_user_the_list_says_whose_each_session_is(chromium: Browser) -> None:
     async with offline(chromium) as (visit, service):
         for user, title in (("ann", "Lisbon"), ("ben", "Porto")):

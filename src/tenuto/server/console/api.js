@@ -15,12 +15,18 @@ export function onAnswer(listener) {
   told = listener;
 }
 
+/** A page of sessions; one that a search found by what was said in it has its best message as `match`. */
+async function sessions({ query = "", cursor = null, limit = PAGE } = {}) {
+  const page = await json("GET", `v1/sessions?${asked({ limit, q: query, cursor })}`);
+  if (!page.matches) return page;
+  return { ...page, sessions: page.sessions.map((each) => ({ ...each, match: page.matches[each.id]?.[0] })) };
+}
+
 export const api = {
   health: () => json("GET", "healthz"),
   ready: () => request("GET", "readyz"),
   assistants: () => json("GET", "v1/assistants"),
-  sessions: ({ query = "", cursor = null, limit = PAGE } = {}) =>
-    json("GET", `v1/sessions?${asked({ limit, q: query, cursor })}`),
+  sessions,
   session: (id) => json("GET", at(id)),
   messages: (id, { before = null, after = null } = {}) =>
     json("GET", `${at(id)}/messages?${asked({ limit: PAGE, before, after, summaries: true })}`),

@@ -48,7 +48,7 @@ const actions = {
   paint: repaint,
 };
 
-/** Sessions by a part of their title; and among the newest by the beginning or the end of their id. */
+/** Sessions by words of theirs, or by a part of their title; and among the newest by the beginning or the end of their id. */
 async function findSessions(query) {
   const titled = (await api.sessions({ query, limit: 8 })).sessions;
   if (!/^(?:[a-z]+[-_])?[0-9a-f-]{4,}$/.test(query)) return titled;

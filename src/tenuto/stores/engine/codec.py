@@ -272,8 +272,8 @@ class Codec:
         key = self._sealer.word_key() if self._sealer is not None and self._seal is not None else space
         return tuple([_digest_word(term, key) for term in terms])
 
-    def search_terms(self, terms: Iterable[str], space: bytes) -> tuple[tuple[bytes, ...], ...]:
-        """For each term the digests that it can have: what was written before encryption was switched on may be there.
+    def digest_groups(self, groups: Iterable[Iterable[str]], space: bytes) -> tuple[tuple[bytes, ...], ...]:
+        """For each group of terms the digests that they can have: some may be from before encryption was switched on.
 
         Raises:
             MasterKeyMissing: its master key is not configured.
@@ -286,7 +286,7 @@ class Codec:
                 raise
             except DecryptionFailed:
                 pass  # Nothing is sealed yet, or nothing opens any more.
-        return tuple([tuple([_digest_word(term, key) for key in keys]) for term in terms])
+        return tuple([tuple([_digest_word(term, key) for term in sorted(group) for key in keys]) for group in groups])
 
     # Values of the state
 

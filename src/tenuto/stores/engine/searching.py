@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence, Set
 from contextlib import suppress
 from enum import Enum, auto
 from heapq import heappush, heappushpop
-from typing import Final
+from itertools import pairwise
+from typing import Final, TypeAlias
 
 from tenuto.errors import SessionCorrupt, SessionNotFound, StoreFull, StoreReadOnly, TenutoError
-from tenuto.model import FoundSession, Match, Message, MessagePage, Page, Scope, SearchPage, SearchQuery, Session
+from tenuto.model import Message, MessageMatch, MessagePage, Page, Scope, SearchPage, SearchQuery, Session, SessionHit
 from tenuto.model.scope import owner_key, site_key
 from tenuto.model.session import SessionQuery
 from tenuto.model.stored import FoundRecord, IndexOrder, IndexQuery
@@ -30,7 +31,9 @@ from tenuto.stores.engine.record import Record
 from tenuto.stores.engine.rules.words import spoken_text
 
 _log = logging.getLogger(__name__)
-MOST_TERMS: Final = 12
+Groups: TypeAlias = tuple[frozenset[str], ...]
+_MOST_GROUPS: Final = 16
+_FIRST_CJK: Final = "\u3040"
 _MOST_INDEXED: Final = 500
 """How many sessions with new words a search reads; it tells how many are left."""
 _AT_ONCE: Final = 8
@@ -69,11 +72,11 @@ class WordSearch:
 
     async def search(self, scope: Scope, query: SearchQuery) -> SearchPage:
         """A page of the sessions that the scope owns and that have all terms of the text, latest change first."""
-        wanted = tuple(dict.fromkeys(terms(query.text)))[:MOST_TERMS]
+        wanted = wanted_groups(query.text)
         if not wanted:
             return SearchPage(found=())
         unindexed, unsearched = await self._index_marked(scope)
-        groups = (await self._codecs.load(scope)).search_terms(wanted, site_key(scope))
+        groups = (await self._codecs.load(scope)).digest_groups(wanted, site_key(scope))
         asked = SessionQuery(limit=query.limit, cursor=query.cursor, status=query.status)
         page = await self._listing.list(scope, asked, groups)
         some = [session for session in page.sessions if session.id not in unindexed]
@@ -132,8 +135,8 @@ class WordSearch:
     # What was found
 
     async def _look_past(
-        self, scope: Scope, unindexed: Sequence[str], query: SearchQuery, wanted: Sequence[str]
-    ) -> list[FoundSession]:
+        self, scope: Scope, unindexed: Sequence[str], query: SearchQuery, wanted: Groups
+    ) -> list[SessionHit]:
         """Those of the sessions that cannot be indexed that have all terms; they come with the first page."""
         sessions = list[Session]()
         for session_id in unindexed:
@@ -143,34 +146,58 @@ class WordSearch:
                     sessions.append(session)
         return await self._look_into_all(scope, sessions, wanted)
 
-    async def _look_into_all(
-        self, scope: Scope, sessions: Sequence[Session], wanted: Sequence[str]
-    ) -> list[FoundSession]:
-        looks = [self._look_into(scope, session, frozenset(wanted)) for session in sessions]
+    async def _look_into_all(self, scope: Scope, sessions: Sequence[Session], wanted: Groups) -> list[SessionHit]:
+        looks = [self._look_into(scope, session, wanted) for session in sessions]
         return [found for found in await asyncio.gather(*looks) if found is not None]
 
-    async def _look_into(self, scope: Scope, session: Session, wanted: frozenset[str]) -> FoundSession | None:
-        """The best messages of a session; `None` if it has not all terms: those of evicted messages lag behind."""
-        best, seen = list[tuple[int, int, Message]](), wanted.intersection(terms(session.title, singles=True))
+    async def _look_into(self, scope: Scope, session: Session, wanted: Groups) -> SessionHit | None:
+        """The best messages of a session; `None` if it has not all words: those of evicted messages lag behind."""
+        some = frozenset().union(*wanted)
+        best, seen = list[tuple[int, int, Message]](), some.intersection(terms(session.title, singles=True))
         before, limit = None, _PAGE
         with suppress(SessionNotFound):
             while True:
                 asked = Page(limit=limit, before=before, touch=False)
                 page = await self._messages(scope, session.id, asked)
                 for message in reversed(page.messages):
-                    common = _common_terms(spoken_text(message), wanted)
+                    common = _common_terms(spoken_text(message), some)
                     if common:
                         seen |= common
-                        one = len(common), message.seq, message
+                        one = count_groups(wanted, common), message.seq, message
                         heappush(best, one) if len(best) < _MATCHES else heappushpop(best, one)
                 if not page.more_before or (len(best) == _MATCHES and best[0][0] == len(wanted)):
                     break
                 before, limit = page.messages[0].seq, _LARGEST_PAGE
-        if len(seen) < len(wanted):
+        if count_groups(wanted, seen) < len(wanted):
             return None
-        return FoundSession(
-            session=session, matches=tuple([_match(message, wanted) for _, _, message in sorted(best, reverse=True)])
-        )
+        matches = tuple([_match(message, some) for _, _, message in sorted(best, reverse=True)])
+        return SessionHit(session=session, matches=matches)
+
+
+def wanted_groups(text: str) -> Groups:
+    """The words of a query as groups of terms of which a session must have one each.
+
+    A word is a term. Where words of Chinese begin and end is not known, so of a run of characters each must be in one
+    of its pairs that are there: 京都酒店 finds 京都 and 酒店, also apart.
+    """
+    chains = list[list[str]]()
+    for term in terms(text):
+        follows = chains and len(term) == 2 and term[0] >= _FIRST_CJK and chains[-1][-1][1:] == term[0]
+        if follows:
+            chains[-1].append(term)
+        else:
+            chains.append([term])
+    groups = dict[frozenset[str], None]()
+    for chain in chains:
+        first, last = chain[0], chain[-1]
+        inner = [pair for pair in pairwise(chain) if first not in pair and last not in pair]
+        groups.update(dict.fromkeys(map(frozenset, [(first,), *inner, (last,)])))
+    return tuple(groups)[:_MOST_GROUPS]
+
+
+def count_groups(groups: Groups, found: Set[str]) -> int:
+    """How many groups have a term that was found."""
+    return sum([not group.isdisjoint(found) for group in groups])
 
 
 def _common_terms(text: str, wanted: frozenset[str]) -> frozenset[str]:
@@ -182,7 +209,7 @@ def _common_terms(text: str, wanted: frozenset[str]) -> frozenset[str]:
     return wanted.intersection(terms(text, singles=True))
 
 
-def _match(message: Message, wanted: frozenset[str]) -> Match:
+def _match(message: Message, wanted: frozenset[str]) -> MessageMatch:
     text = spoken_text(message)
     spans = find_terms(text, wanted)
     start = max(0, spans[0][0] - _BEFORE) if spans else 0
@@ -192,7 +219,7 @@ def _match(message: Message, wanted: frozenset[str]) -> Match:
     excerpt = text[start : start + _EXCERPT]
     words = dict.fromkeys([text[first:last] for first, last in spans if start <= first and last <= start + _EXCERPT])
     end = "…" if start + _EXCERPT < len(text) else ""
-    return Match(
+    return MessageMatch(
         seq=message.seq,
         role=message.role,
         sent_at=message.sent_at,

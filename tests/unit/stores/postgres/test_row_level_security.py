@@ -130,4 +130,9 @@ async def test_every_table_with_a_space_is_behind_the_wall(records: PostgresReco
         "FROM pg_class WHERE relnamespace = 'tenuto'::regnamespace AND relkind = 'r'"
     )
 
-    assert {row["relname"]: row["walled"] for row in rows} == {"records": True, "entries": True, "migrations": False}
+    assert {row["relname"]: row["walled"] for row in rows} == {
+        "records": True,
+        "entries": True,
+        "words": True,
+        "migrations": False,
+    }

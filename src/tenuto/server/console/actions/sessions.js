@@ -74,7 +74,7 @@ export function sessionActions(store) {
 
   /** Show a session as it is now: in the list, and above its talk. */
   function noted(session) {
-    patch({ items: store.get().sessions.items.map((each) => (each.id === session.id ? session : each)) });
+    patch({ items: store.get().sessions.items.map((each) => (each.id === session.id ? { ...session, match: each.match } : each)) });
     entitle([session]);
   }
 

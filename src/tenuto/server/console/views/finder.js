@@ -10,6 +10,7 @@ import { spoken } from "../marks.js";
 import { PAGES } from "../pages.js";
 import { Problem, sentence } from "../problem.js";
 import { addressOf, addressOfPage, addressOfTask } from "../route.js";
+import { excerpt } from "./excerpt.js";
 import { icon } from "./icons.js";
 import { marked } from "./marks.js";
 
@@ -17,7 +18,7 @@ const TYPING = 120;
 const RECENT = 6;
 const MOST = 8; // of one kind
 
-/** `find` brings what is not on the page: sessions by their titles, and tasks. */
+/** `find` brings what is not on the page: sessions by their words, and tasks. */
 export function finderView(actions, { sessions, tasks }) {
   const field = h("input", {
     type: "text",
@@ -125,7 +126,7 @@ export function finderView(actions, { sessions, tasks }) {
     mark();
   }
 
-  function row({ picture, text, hint, href }, place) {
+  function row({ picture, text, hint, match, href }, place) {
     return h(
       "a",
       {
@@ -138,6 +139,7 @@ export function finderView(actions, { sessions, tasks }) {
       },
       icon(picture),
       h("span", { class: "name" }, marked(text, { still: true })),
+      match && h("span", { class: "excerpt", dir: "auto" }, excerpt(match)),
       hint && h("span", { class: "hint" }, hint),
     );
   }
@@ -226,9 +228,9 @@ function pages() {
   return [{ picture: "plus", text: t("sessions.new"), also: "new chat", href: addressOf(null) }, ...others];
 }
 
-function sessionEntry({ id, title, updated_at: at, user }) {
+function sessionEntry({ id, title, updated_at: at, user, match }) {
   const hint = [user, moment(at)].filter(Boolean).join(" · ");
-  return { picture: "table", text: title || t("sessions.untitled"), hint, href: addressOf(id) };
+  return { picture: "table", text: title || t("sessions.untitled"), hint, match, href: addressOf(id) };
 }
 
 function taskEntry({ id, goal, type, created_at: at }) {

@@ -7,6 +7,7 @@ import { spoken } from "../marks.js";
 import { me } from "../me.js";
 import { addressOf } from "../route.js";
 import { iconButton } from "./buttons.js";
+import { writeExcerpt } from "./excerpt.js";
 import { writeMarked } from "./marks.js";
 import { titleField } from "./title_field.js";
 
@@ -14,7 +15,8 @@ export function sessionRow(actions) {
   const title = h("span", { class: "title" });
   const owner = h("span", { class: "owner" });
   const time = h("time");
-  const link = h("a", {}, title, owner, time);
+  const said = h("span", { class: "excerpt" });
+  const link = h("a", {}, title, said, owner, time);
   const pen = iconButton("pen", "", () => name(shown));
   const bin = iconButton("bin", "", () => remove(shown));
   const look = [link, h("span", { class: "tools" }, pen, bin)];
@@ -28,6 +30,7 @@ export function sessionRow(actions) {
     writeMarked(title, spelled, { still: true });
     // Without a user the list is that of all of them.
     write(owner, me().user ? "" : session.user ?? "");
+    writeExcerpt(said, session.match);
     write(time, moment(session.updated_at));
     set(time, "datetime", session.updated_at);
     set(time, "title", instant(session.updated_at));

@@ -6,6 +6,7 @@ import { t } from "../i18n.js";
 import { spoken } from "../marks.js";
 import { addressOf, addressOfPage, go } from "../route.js";
 import { iconButton } from "./buttons.js";
+import { writeExcerpt } from "./excerpt.js";
 import { icon } from "./icons.js";
 import { writeMarked } from "./marks.js";
 import { focusBeside, label, titleOf } from "./session_row.js";
@@ -18,8 +19,9 @@ export function sessionTableRow(actions, exportFiles) {
   const check = h("input", { type: "checkbox", on: { change: () => actions.page.select([shown.id], check.checked) } });
   const cells = Object.fromEntries(COLUMNS.map((name) => [name, h("span", { role: "cell", class: name })]));
   const link = h("a");
+  const said = h("span", { class: "excerpt" });
   const facts = h("span", { class: "facts" }); // where there is no room for columns
-  cells.title.append(link, facts);
+  cells.title.append(link, said, facts);
   const traces = h("a", { class: "icon-button" }, icon("traces"));
   const buttons = {
     rename: iconButton("pen", "", rename),
@@ -50,6 +52,7 @@ export function sessionTableRow(actions, exportFiles) {
     writeMarked(link, titleOf(item), { still: true });
     set(link, "href", addressOf(item.id));
     set(link, "title", title);
+    writeExcerpt(said, item.match);
     const assistant = assistantName(item.metadata.assistant);
     write(facts, [item.user, assistant, t("sessions.messages", { count: item.message_count })].filter(Boolean).join(" · "));
     write(cells.user, item.user ?? "");

@@ -134,7 +134,7 @@ function said(items, loading, query) {
   return t(query ? "sessions.nothing" : "sessions.none");
 }
 
-/** A field that searches the titles once nothing is typed for a moment. */
+/** A field that searches the sessions once nothing is typed for a moment. */
 export function search(actions) {
   let waiting;
   const later = () => {
@@ -149,7 +149,7 @@ export function search(actions) {
   });
   const node = h("div", { class: "search", role: "search", "aria-label": t("sessions.search") }, icon("search"), input);
 
-  /** Titles may have been searched for elsewhere on the page. */
+  /** Sessions may have been searched for elsewhere on the page. */
   function draw(query) {
     if (input !== document.activeElement && input.value.trim() !== query) input.value = query;
   }

@@ -30,9 +30,9 @@ export const en = {
 
   "sessions.title": "Sessions",
   "sessions.new": "New session",
-  "sessions.search": "Search titles",
+  "sessions.search": "Search sessions",
   "sessions.none": "No sessions yet.",
-  "sessions.nothing": "No titles match.",
+  "sessions.nothing": "No session has these words.",
   "sessions.more": "Show more",
   "sessions.untitled": "Untitled",
   "sessions.open": "Show navigation",

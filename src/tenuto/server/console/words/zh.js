@@ -30,9 +30,9 @@ export const zh = {
 
   "sessions.title": "会话",
   "sessions.new": "新会话",
-  "sessions.search": "搜索标题",
+  "sessions.search": "搜索会话",
   "sessions.none": "还没有会话。",
-  "sessions.nothing": "没有匹配的标题。",
+  "sessions.nothing": "没有会话包含这些词。",
   "sessions.more": "显示更多",
   "sessions.untitled": "未命名",
   "sessions.open": "显示导航",
