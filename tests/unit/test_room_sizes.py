@@ -31,7 +31,7 @@ LIMITS = {
     "server": 17350,  # attachments, in the forms of A2A and MCP as well; apps; Anthropic; rates of all; workers; people
     "sessions": 5200,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 750,  # where apps name sessions and users
-    "stores": 16200,  # words of sessions, indexed and searched; logs of turns; attachments: what a step adds and removes, entries of their own
+    "stores": 16200,  # words of sessions, indexed and searched; logs of turns; attachments, entries of their own
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
     "upkeep": 2700,  # captures at pauses, claimed, found again after a kill; labels that are checked; stale stretches

@@ -417,6 +417,15 @@ export interface LockView {
   token: number;
 }
 
+/** A message that a search found: its place in the session, the part of it around the words, and the words as they are written there. */
+export interface MatchView {
+  seq: number;
+  role: Role;
+  sent_at: string;
+  excerpt: string;
+  words: string[];
+}
+
 /** A memory that was found, its `score`, and what the score is made of. */
 export interface MemoryHitView {
   memory: MemoryView;
@@ -719,10 +728,12 @@ export interface SessionDetail {
   active_tasks: ActiveTask[] | null;
 }
 
-/** Part of a listing; `cursor` continues it, null ends it. */
+/** Part of a listing; `cursor` continues it, null ends it. A search adds `matches`: for each session by its id the best messages, the best one first; none where only the title was found. `unsearched` is how many sessions with new messages the search did not look into; ask again for those. */
 export interface SessionList {
   sessions: SessionView[];
   cursor: string | null;
+  matches?: Record<string, MatchView[]>;
+  unsearched?: number;
 }
 
 /** A session's head. */

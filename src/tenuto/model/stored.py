@@ -161,8 +161,9 @@ class LogCopy(Value, frozen=True, kw_only=True):
     attachments: tuple[int, ...] = ()
 
 
-WORD_BYTES: Final = 8
-"""The length of the digest of a word."""
+WORD_BYTES: Final = 6
+"""The length of the digest of a word: short, since a session has hundreds. Of the owner a place has a few bytes."""
+OWNER_BYTES: Final = 4
 
 
 class WordChange(Value, frozen=True, kw_only=True):

@@ -89,7 +89,7 @@ async def list_sessions(scope: Scope, sessions: Sessions, asked: SessionListQuer
     """List the caller's sessions, or search them. The one that changed last comes first.
 
     With `q`, those that have all words of it, in their titles or in what was said in them; `matches` has the best
-    messages of each. If no session has the words, those whose titles contain the text are listed.
+    messages of each. If no session has the words, those of the newest 200 are listed whose titles contain the text.
     """
     if asked.q:
         limit = min(asked.limit, LARGEST_SEARCH)

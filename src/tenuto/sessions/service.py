@@ -71,8 +71,8 @@ _MOST = 2**31
 _MESSAGES: Final = ("messages",)
 # Pages of the store that one listing by status reads at most.
 _LISTED_PAGES: Final = 20
-# What the cursor of a search by titles begins with.
-_TITLES: Final = "titles."
+# Of so many sessions a search without a hit reads the titles.
+_TITLES_READ: Final = 200
 
 
 class Sessions:
@@ -326,17 +326,18 @@ class Sessions:
         """The caller's sessions that have all words of a text in their titles and messages, latest change first.
 
         Words count without their endings, and those that carry no subject do not count. Of Chinese, each character
-        counts with one of its neighbours. Where no session has the words, its text is looked for in titles.
+        counts with one of its neighbours. Where no session has the words, the newest whose titles contain the text as
+        it is are found: it may be the beginning of a word.
         """
         check_type(scope, Scope, "scope")
         query = SearchQuery(text=query) if isinstance(query, str) else query
         check_type(query, SearchQuery, "the query")
-        if query.cursor is not None and query.cursor.startswith(_TITLES):
-            return await self._search_titles(scope, replace(query, cursor=query.cursor.removeprefix(_TITLES)), 0)
         page = await self._search_words(scope, query)
-        if not page.found and page.cursor is None and query.cursor is None:
-            return await self._search_titles(scope, query, page.unsearched)
-        return page
+        if page.found or page.cursor is not None or query.cursor is not None:
+            return page
+        newest = await self.list(scope, SessionQuery(limit=_TITLES_READ, status=query.status))
+        titled = [one for one in newest.sessions if query.text.casefold() in one.title.casefold()][: query.limit]
+        return replace(page, found=tuple([SessionHit(session=session) for session in titled]))
 
     async def _search_words(self, scope: Scope, query: SearchQuery) -> SearchPage:
         # An idle session is stored as active.
@@ -349,12 +350,6 @@ class Sessions:
                 break
             store_query = replace(store_query, cursor=page.cursor)
         return page
-
-    async def _search_titles(self, scope: Scope, query: SearchQuery, unsearched: int) -> SearchPage:
-        listed = SessionQuery(limit=query.limit, cursor=query.cursor, title=query.text, status=query.status)
-        page = await self.list(scope, listed)
-        found = tuple([SessionHit(session=session) for session in page.sessions])
-        return SearchPage(found=found, cursor=page.cursor and _TITLES + page.cursor, unsearched=unsearched)
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         """Change title, status, context, attributes or metadata.

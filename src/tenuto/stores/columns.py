@@ -11,7 +11,7 @@ import msgspec
 from tenuto.errors import Invalid, StoreDamaged
 from tenuto.model import Scope, Status
 from tenuto.model.scope import site_key
-from tenuto.model.stored import FoundRecord, IndexColumns, Kind
+from tenuto.model.stored import WORD_BYTES, FoundRecord, IndexColumns, Kind
 
 
 def decode_index(
@@ -44,6 +44,12 @@ def refuse_damaged(found: Iterable[FoundRecord]) -> tuple[FoundRecord, ...]:
     if any(one.index.is_damaged for one in records):
         raise StoreDamaged
     return records
+
+
+def split_words(stored: bytes | None) -> list[bytes]:
+    """The digests of words that a record is found by, as they are stored in a row."""
+    stored = stored or b""
+    return [stored[at : at + WORD_BYTES] for at in range(0, len(stored), WORD_BYTES)]
 
 
 _KINDS = {kind.value: kind for kind in Kind}

@@ -58,8 +58,8 @@ async def test_a_session_is_found_by_what_was_said_in_it(chromium: Browser) -> N
             ("Work", "Tea"),
         ):
             made = (await service.http.post("/v1/sessions", json={"title": title})).json()
-            said = {"messages": [{"role": "user", "text": text}]}
-            assert (await service.http.post(f"/v1/sessions/{made['id']}/messages", json=said)).is_success
+            message = {"messages": [{"role": "user", "text": text}]}
+            assert (await service.http.post(f"/v1/sessions/{made['id']}/messages", json=message)).is_success
         await visit.page.reload()
         titles, said = visit.page.locator(".sessions .title"), visit.page.locator(".sessions .excerpt")
         await expect(titles).to_have_count(3)

@@ -17,6 +17,7 @@ from tenuto.model import CompactionResult, Scope
 from tenuto.model.scope import site_scope
 from tenuto.model.store_reports import DurabilityFinding
 from tenuto.model.stored import (
+    OWNER_BYTES,
     AsideRecords,
     EntryPage,
     FoundRecord,
@@ -211,7 +212,7 @@ class PostgresRecords:
             conditions.append("deadline IS NOT NULL")
         words = list[bytes]()
         for group in query.words:
-            of_owner = "" if query.owner is None else " AND words.owner = ($1).owner"
+            of_owner = "" if query.owner is None else f" AND words.owner = substr(($1).owner, 1, {OWNER_BYTES})"
             wanted = f"words.word = ANY (($1).words[{len(words) + 1}:{len(words) + len(group)}]){of_owner}"
             found = f"SELECT words.record FROM words WHERE words.space = ($1).space AND {wanted}"  # noqa: S608
             conditions.append(f"id IN ({found})")

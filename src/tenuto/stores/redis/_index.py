@@ -17,11 +17,12 @@ from msgspec import UNSET
 
 from tenuto.model.scope import KEY_BYTES
 from tenuto.model.stored import Action, IndexColumns, Kind, RecordChange
+from tenuto.stores.columns import split_words
 from tenuto.stores.redis._keys import RecordKeys, part_of, value_place
 from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._resp import Reply
 from tenuto.stores.redis._servers import Servers
-from tenuto.stores.redis._wire import decode_columns, split_words, word_place
+from tenuto.stores.redis._wire import decode_columns, word_place
 
 Call: TypeAlias = tuple[Word, ...]
 _log = logging.getLogger(__name__)

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from tenuto.model import Scope
 from tenuto.model.scope import KEY_BYTES, site_scope
-from tenuto.model.stored import FoundRecord, IndexColumns, IndexOrder, IndexQuery, Kind, Totals, ValuePlace
-from tenuto.stores.columns import refuse_damaged
+from tenuto.model.stored import OWNER_BYTES, FoundRecord, IndexColumns, IndexOrder, IndexQuery, Kind, Totals, ValuePlace
+from tenuto.stores.columns import refuse_damaged, split_words
 from tenuto.stores.redis._index import Places, readable_columns
 from tenuto.stores.redis._keys import RecordKeys, behind_name
 from tenuto.stores.redis._servers import Servers
-from tenuto.stores.redis._wire import ALL_FIELDS, decode_columns, decode_found, decode_totals, is_lost, split_words
+from tenuto.stores.redis._wire import ALL_FIELDS, decode_columns, decode_found, decode_totals, is_lost
 
 _Listed: TypeAlias = tuple[int, bytes]
 """A place in the order of a listing: the score and the key."""
@@ -107,7 +107,9 @@ class RecordListing:
         """Sessions that have one word of each group, by their places in the index of words."""
         assert query.space is not None
         name = self._keys.words(query.space)
-        groups = await asyncio.gather(*(self._having(name, group, query.owner or b"") for group in query.words))
+        groups = await asyncio.gather(
+            *(self._having(name, group, (query.owner or b"")[:OWNER_BYTES]) for group in query.words)
+        )
         keys = sorted(set.intersection(*map(set, groups)))
         found, stale, newest = list[FoundRecord](), list[tuple[bytes, bytes]](), query.order is IndexOrder.NEWEST
         for at in range(0, len(keys), _CHUNK):

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from tenuto.stores.columns import split_words
 from tenuto.stores.redis._durability import parse_info
 from tenuto.stores.redis._index import Call, Places, readable_columns
 from tenuto.stores.redis._keys import RecordKeys
@@ -19,7 +20,6 @@ from tenuto.stores.redis._resp import CallFailed, ResponseError
 from tenuto.stores.redis._servers import Servers, port_error
 from tenuto.stores.redis._single_flight import SingleFlight
 from tenuto.stores.redis._url import Endpoint
-from tenuto.stores.redis._wire import split_words
 
 _log = logging.getLogger(__name__)
 _CHUNK: Final = 1000

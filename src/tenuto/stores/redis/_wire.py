@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from tenuto.model.scope import KEY_BYTES
 from tenuto.model.stored import (
-    WORD_BYTES,
+    OWNER_BYTES,
     Action,
     Entry,
     EntryPage,
@@ -157,8 +157,8 @@ def change_words(
     if change.index is not None and (change.words is not None or change.replaces):
         found_by = change.words or _REPLACED
         name = b"" if sharded else keys.words(change.index.space)
-        place = word_place(b"", change.index.owner, change.key)
-        words += ("W", name, place, int(forgets_words(change)), b"".join(found_by.removed), b"".join(found_by.added))
+        suffix = word_place(b"", change.index.owner, change.key)
+        words += ("W", name, suffix, int(forgets_words(change)), b"".join(found_by.removed), b"".join(found_by.added))
     for place in places:
         words += ("+", len(place), *place)
     if change.copies is not None:
@@ -171,13 +171,7 @@ def change_words(
 
 def word_place(word: bytes, owner: bytes, key: bytes) -> bytes:
     """The member for a session in the index of words: the sessions of an owner with a word lie together."""
-    return word + owner + key
-
-
-def split_words(stored: bytes | None) -> list[bytes]:
-    """The words that a record is found by."""
-    stored = stored or b""
-    return [stored[at : at + WORD_BYTES] for at in range(0, len(stored), WORD_BYTES)]
+    return word + owner[:OWNER_BYTES] + key
 
 
 def decode_record(key: bytes, row: Reply) -> StoredRecord | None:

@@ -36,6 +36,7 @@ from tenuto.model.stored import (
     StoredRecord,
     Totals,
 )
+from tenuto.stores.columns import split_words
 from tenuto.stores.redis._auth import ConnectionPolicy
 from tenuto.stores.redis._client import RedisClient
 from tenuto.stores.redis._commits import CommitBatches
@@ -52,7 +53,7 @@ from tenuto.stores.redis._resp import Part as Word
 from tenuto.stores.redis._servers import WHAT, Servers, port_error
 from tenuto.stores.redis._tracking import ClientTracking
 from tenuto.stores.redis._url import DeploymentMode, parse
-from tenuto.stores.redis._wire import decode_page, decode_record, decode_totals, split_words
+from tenuto.stores.redis._wire import decode_page, decode_record, decode_totals
 
 _Answer = TypeVar("_Answer")
 _ALL: Final = 2**31
@@ -217,7 +218,7 @@ class RedisRecords:
             return False
         return not self._servers.sharded or (change.index is None and change.copies is None)
 
-    async def _remove_places(self, changes: Sequence[RecordChange], old: Sequence[bytes]) -> None:
+    async def _remove_places(self, changes: Sequence[RecordChange], old: Sequence[Any]) -> None:
         """Remove the places of what is not there any more, by the columns that the commit found."""
         for change, stored in zip(changes, old, strict=False):
             columns, words = (readable_columns(stored[0]), split_words(stored[1])) if stored else (None, [])

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from tenuto.model.stored import (
+    OWNER_BYTES,
     Action,
     AsideRecords,
     Drop,
@@ -24,7 +25,8 @@ from tenuto.model.stored import (
     Totals,
     WordChange,
 )
-from tenuto.stores.sqlite._reads import load_record, word_number
+from tenuto.stores.columns import split_words
+from tenuto.stores.sqlite._reads import load_record, place_number
 from tenuto.stores.sqlite._threads import Transaction
 
 _Execute: TypeAlias = Callable[..., sqlite3.Cursor]
@@ -102,17 +104,17 @@ class CommitSteps:
     def _apply(self, txn: Transaction, row: int, change: RecordChange, puts: list[_Entry]) -> None:
         execute = txn.execute
         if change.action is Action.REMOVE:
-            _remove(execute, row)
+            _remove(txn, row)
             return
         if change.action is Action.SET_ASIDE:
             execute("UPDATE record SET key = NULL, aside = key, due = NULL WHERE id = ?", (row,))
             execute("UPDATE head SET key = NULL, deadline = NULL WHERE record = ?", (row,))
-            execute("DELETE FROM word WHERE record = ?", (row,))
+            _forget_words(txn, row)
             return
-        row = self._rows[change.key] = _write_columns(execute, row, change)
         if change.replaces:
             execute("DELETE FROM entry WHERE record = ?", (row,))
-            execute("DELETE FROM word WHERE record = ?", (row,))
+            _forget_words(txn, row)
+        row = self._rows[change.key] = _write_columns(execute, row, change)
         if change.words is not None:
             _write_words(txn, row, change.words)
         _drop_all(execute, row, change.drops)
@@ -150,7 +152,7 @@ def forget_aside(txn: Transaction, owner: bytes) -> AsideRecords:
             "SELECT count(*) FROM entry WHERE record = ? AND part = ?", (row, Part.TRACES)
         ).fetchone()
         traces += count
-        _remove(txn.execute, row)
+        _remove(txn, row)
     return AsideRecords(
         records=len(rows),
         messages=sum(messages for _, messages, _ in rows),
@@ -174,14 +176,30 @@ def _drop_all(execute: _Execute, row: int, drops: Sequence[Drop]) -> None:
         )
 
 
-def _write_words(txn: Transaction, row: int, words: WordChange) -> None:
-    if words.forgets:
-        txn.execute("DELETE FROM word WHERE record = ?", (row,))
-    removed, added = ([(row, word_number(word)) for word in some] for some in (words.removed, words.added))
-    txn.executemany("DELETE FROM word WHERE record = ? AND word = ?", removed)
-    (owner,) = txn.execute("SELECT owner FROM record WHERE id = ?", (row,)).fetchone()
-    place = word_number(owner)
-    txn.executemany("INSERT OR IGNORE INTO word VALUES (?, ?, ?)", [(*one, place) for one in added])
+def _write_words(txn: Transaction, row: int, change: WordChange) -> None:
+    """Change the words of a record."""
+    found = txn.execute("SELECT words FROM words_of WHERE record = ?", (row,)).fetchone()
+    (key,) = txn.execute("SELECT owner FROM record WHERE id = ?", (row,)).fetchone()
+    owner, before = place_number(key[:OWNER_BYTES]), split_words(found[0] if found else b"")
+    kept = [word for word in before if not change.forgets and word not in change.removed]
+    after = dict.fromkeys([*kept, *change.added])
+    _drop_words(txn, row, owner, [word for word in before if word not in after])
+    added = [(place_number(word), owner, row) for word in sorted(after.keys() - set(before))]
+    txn.executemany("INSERT OR IGNORE INTO word VALUES (?, ?, ?)", added)
+    txn.execute("INSERT OR REPLACE INTO words_of VALUES (?, ?, ?)", (row, owner, b"".join(after)))
+
+
+def _forget_words(txn: Transaction, row: int) -> None:
+    """Remove all words of a record, which may get another owner."""
+    found = txn.execute("SELECT owner, words FROM words_of WHERE record = ?", (row,)).fetchone()
+    if found is not None:
+        _drop_words(txn, row, found[0], split_words(found[1]))
+        txn.execute("DELETE FROM words_of WHERE record = ?", (row,))
+
+
+def _drop_words(txn: Transaction, row: int, owner: int, words: Sequence[bytes]) -> None:
+    places = [(place_number(word), owner, row) for word in words]
+    txn.executemany("DELETE FROM word WHERE word = ? AND owner = ? AND record = ?", places)
 
 
 def _find(execute: _Execute, key: bytes) -> tuple[int, int]:
@@ -190,9 +208,10 @@ def _find(execute: _Execute, key: bytes) -> tuple[int, int]:
     return found or (0, 0)
 
 
-def _remove(execute: _Execute, row: int) -> None:
+def _remove(txn: Transaction, row: int) -> None:
+    execute = txn.execute
     execute("DELETE FROM entry WHERE record = ?", (row,))
-    execute("DELETE FROM word WHERE record = ?", (row,))
+    _forget_words(txn, row)
     execute("DELETE FROM head WHERE record = ?", (row,))
     execute("DELETE FROM record WHERE id = ?", (row,))
 

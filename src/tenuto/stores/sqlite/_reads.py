@@ -10,7 +10,7 @@ from tenuto.model import Scope
 from tenuto.model.scope import site_scope
 from tenuto.model.stored import (
     BESIDE,
-    WORD_BYTES,
+    OWNER_BYTES,
     Entry,
     EntryPage,
     FoundRecord,
@@ -105,9 +105,9 @@ def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
         place = "" if query.owner is None else " AND owner = ?"
         words = f"SELECT record FROM word WHERE word IN ({', '.join('?' * len(group))}){place}"  # noqa: S608
         clauses.append(f"id IN ({words})")
-        values += map(word_number, group)
+        values += map(place_number, group)
         if query.owner is not None:
-            values.append(word_number(query.owner))
+            values.append(place_number(query.owner[:OWNER_BYTES]))
     if query.due is not None:
         clauses.append("deadline <= ?")
         values.append(query.due)
@@ -128,9 +128,9 @@ def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
     return tuple(found[:limit])
 
 
-def word_number(digest: bytes) -> int:
-    """The first bytes of a digest as a number that a column holds."""
-    return int.from_bytes(digest[:WORD_BYTES], "big", signed=True)
+def place_number(digest: bytes) -> int:
+    """A short digest as a number, which a column holds in as many bytes."""
+    return int.from_bytes(digest, "big", signed=True)
 
 
 def list_aside(db: Any) -> tuple[IndexColumns, ...]:

@@ -49,7 +49,8 @@ CREATE TABLE entries (
     PRIMARY KEY (record, part, number)
 );
 
--- The words by which sessions are found: digests, and the owner. Those of an owner lie together, and so do those of a space.
+-- The words by which sessions are found: digests, and the beginning of the owner's key. Those of an owner lie together, and
+-- so do those of a space.
 CREATE TABLE words (
     record bigint NOT NULL,
     word   bytea NOT NULL,
@@ -424,7 +425,7 @@ BEGIN
     END IF;
     IF cardinality(change.words_added) > 0 THEN
         INSERT INTO words (record, word, owner, space)
-        SELECT row_id, given.word, records.owner, a_space FROM records, unnest(change.words_added) AS given (word)
+        SELECT row_id, given.word, substr(records.owner, 1, 4), a_space FROM records, unnest(change.words_added) AS given (word)
          WHERE records.id = row_id
         ON CONFLICT DO NOTHING;
     END IF;

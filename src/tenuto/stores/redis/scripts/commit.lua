@@ -9,7 +9,7 @@
 -- A record that many processes change has a queue, field 'q': until when the first of them may commit, and for each
 -- process its name and what of the record to tell it when its turn comes. The others are told to wait.
 -- include: entries
--- const: WORD_BYTES=8 WORDS=4 GONE_MS=3000 TURN_MS=100
+-- const: WORD_BYTES=6 WORDS=4 GONE_MS=3000 TURN_MS=100
 local sub, writer = string.sub, ARGV[1]
 
 local function widen(ranges, part, number)
