@@ -49,16 +49,16 @@ CREATE TABLE entries (
     PRIMARY KEY (record, part, number)
 );
 
--- The words by which sessions are found: digests, and the beginning of the owner's key. Those of an owner lie together, and
--- so do those of a space.
+-- The words by which sessions are found: digests, which differ by space, and the beginning of the owner's key. Those of an
+-- owner lie together, and so do those of all owners.
 CREATE TABLE words (
     record bigint NOT NULL,
     word   bytea NOT NULL,
     owner  bytea NOT NULL,
     space  bytea NOT NULL,
-    PRIMARY KEY (record, word)
+    CONSTRAINT words_place UNIQUE (word, owner, record)
 );
-CREATE INDEX words_place ON words (space, word, owner, record);
+CREATE INDEX words_of_record ON words (record);
 
 -- ANALYZE keeps samples of columns in the catalogue, where they outlive their rows: none of what users said or are called.
 ALTER TABLE records ALTER head SET STATISTICS 0, ALTER profile SET STATISTICS 0, ALTER scope SET STATISTICS 0,
