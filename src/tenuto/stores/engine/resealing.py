@@ -7,7 +7,7 @@ change is tried again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -214,6 +214,7 @@ class _Writer:
         self._codec = codec
         self._found = found
         self._revision = found.record.revision
+        self._switches = False
         self.has_written = has_written
 
     async def value(self) -> None:
@@ -235,13 +236,13 @@ class _Writer:
             await self._reseal_entries(part, stored, profile)
         await self._reseal_attachments(stored, profile)
         beside = self._reclose(stored.entries, profile)
+        self._note_switch((stored.head, stored.profile))
         if not (self.has_written or beside) and codec.writes_alike(stored.head) and codec.writes_alike(stored.profile):
             return
         await self._commit(
             codec.encode_head(replace(head, edition=head.edition + 1), name),
             profile=codec.encode_profile(profile),
             index=replace(self._found.index, title="" if codec.sealed else profile.title.casefold()),
-            words=_words_of(self._found, codec),
             puts=beside,
         )
 
@@ -268,7 +269,12 @@ class _Writer:
 
     def _reclose(self, entries: Sequence[Entry], profile: Profile) -> tuple[Entry, ...]:
         """The entries that would be written otherwise now."""
+        self._note_switch([one.body for one in entries])
         return tuple([self._reclose_entry(one, profile) for one in entries if not self._codec.writes_alike(one.body)])
+
+    def _note_switch(self, bodies: Iterable[bytes]) -> None:
+        """Note whether any is sealed that shall be plain, or the other way round."""
+        self._switches |= any((body[:1] == SEALED) is not self._codec.sealed for body in bodies)
 
     def _reclose_entry(self, entry: Entry, profile: Profile) -> Entry:
         codec, number = self._codec, str(entry.number)
@@ -283,9 +289,13 @@ class _Writer:
         *,
         profile: bytes | None = None,
         index: IndexColumns | None = None,
-        words: WordChange | None = None,
         puts: tuple[Entry, ...] = (),
     ) -> None:
+        words = None
+        if self._switches and self._found.index.kind is Kind.SESSION:
+            # Digests of words are of another key: they go with the first body that is switched, and are made anew.
+            self._switches, index = False, index or self._found.index
+            words = WordChange(added=(anew_mark(index.space),), forgets=True)
         change = RecordChange(
             key=self._found.record.key,
             if_revision=self._revision,
@@ -301,12 +311,6 @@ class _Writer:
             raise _Changed
         self._revision += 1
         self.has_written = True
-
-
-def _words_of(found: FoundRecord, codec: Codec) -> WordChange | None:
-    """Digests of words are of another key where encryption was switched on or off: these are made anew."""
-    is_sealed = found.record.head[:1] == SEALED
-    return None if is_sealed is codec.sealed else WordChange(added=(anew_mark(found.index.space),), forgets=True)
 
 
 def _tenant_scope(tenant: str) -> Scope:
