@@ -261,7 +261,7 @@ async def test_what_is_no_export_is_not_imported(service: HttpService, body: byt
             "GET",
             f"/v1/sessions?{WORDS}=x",
             None,
-            "the query: a parameter is unknown; expected limit, cursor, q, status",
+            "the query: a parameter is unknown; expected limit, cursor, q, title, status",
         ),
     ],
 )
