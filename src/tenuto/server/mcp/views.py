@@ -27,15 +27,19 @@ class FoundBrief(View, frozen=True, kw_only=True):
     """A session that was found, and its best messages."""
 
     session: SessionBrief
-    matches: list[MatchView]
+    matches: Annotated[
+        list[MatchView], Meta(description="The best messages, the best one first; none where only the title was found.")
+    ]
 
 
 class FoundPageBrief(View, frozen=True, kw_only=True):
     """Sessions that were found, the latest change first."""
 
-    found: list[FoundBrief]
+    found: Annotated[list[FoundBrief], Meta(description="The sessions that were found.")]
     cursor: str | None
-    unsearched: int
+    unsearched: Annotated[
+        int, Meta(description="How many sessions with new messages were not looked into; search again to find those.")
+    ]
 
 
 class HistoryView(View, frozen=True, kw_only=True):
