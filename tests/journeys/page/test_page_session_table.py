@@ -79,11 +79,10 @@ async def test_ten_thousand_sessions_scroll_without_loading_all(chromium: Browse
         await expect(first).to_be_focused()
         assert len(pages) < 8
 
-        await visit.page.get_by_role("searchbox").fill("trip 77")
-        await expect(visit.page.get_by_role("link", name="Trip 7799", exact=True)).to_be_visible()
-        found = await visit.page.evaluate(LISTED)
-        assert len(found) == 111
-        assert all(title.startswith("Trip 77") for title in found)
+        # None of them was searched before: the page asks until all are.
+        await visit.page.get_by_role("searchbox").fill("trips 77")
+        await expect(rows(visit.page)).to_have_count(1, timeout=PATIENCE)
+        assert await visit.page.evaluate(LISTED) == ["Trip 77"]
 
 
 async def test_a_row_fits_its_page_at_any_width(chromium: Browser) -> None:
@@ -140,11 +139,11 @@ async def test_a_long_list_that_changes_meanwhile_has_no_gap(chromium: Browser) 
         await visit.page.evaluate(SCROLLED, [2_000])
         late = await held.next()
         await visit.page.get_by_role("searchbox").fill("Trip 7")
-        await expect(rows(visit.page)).to_have_count(11)
+        await expect(rows(visit.page)).to_have_count(1)
         async with visit.page.expect_event("requestfinished"):
             await late.continue_()
         await until_painted(visit.page)
-        await expect(rows(visit.page)).to_have_count(11)
+        await expect(rows(visit.page)).to_have_count(1)
 
 
 async def titles(service: HttpService) -> list[str]:

@@ -17,7 +17,13 @@ export function onAnswer(listener) {
 
 /** A page of sessions; one that a search found by what was said in it has its best message as `match`. */
 async function sessions({ query = "", cursor = null, limit = PAGE } = {}) {
-  const page = await json("GET", `v1/sessions?${asked({ limit, q: query, cursor })}`);
+  const ask = () => json("GET", `v1/sessions?${asked({ limit, q: query, cursor })}`);
+  let page = await ask();
+  // A search reads so many sessions with new messages at most; the next one goes on, unless the rest cannot be read.
+  for (let left = Infinity; page.unsearched > 0 && page.unsearched < left; ) {
+    left = page.unsearched;
+    page = await ask();
+  }
   if (!page.matches) return page;
   return { ...page, sessions: page.sessions.map((each) => ({ ...each, match: page.matches[each.id]?.[0] })) };
 }
