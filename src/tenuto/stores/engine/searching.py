@@ -17,6 +17,8 @@ from heapq import heappush, heappushpop
 from itertools import pairwise
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from tenuto.errors import SessionCorrupt, SessionNotFound, StoreFull, StoreReadOnly, TenutoError
 from tenuto.model import Message, MessageMatch, MessagePage, Page, Scope, SearchPage, SearchQuery, Session, SessionHit
 from tenuto.model.scope import owner_key, site_key
@@ -26,7 +28,7 @@ from tenuto.ports import RecordStore
 from tenuto.recall.lexical import find_terms, terms
 from tenuto.stores.engine.changes import anew_mark, unindexed_mark
 from tenuto.stores.engine.codec import Codecs
-from tenuto.stores.engine.listing import Listing
+from tenuto.stores.engine.listing import Listing, iter_records
 from tenuto.stores.engine.record import Record
 from tenuto.stores.engine.rules.words import spoken_text
 
@@ -95,12 +97,15 @@ class WordSearch:
                 space=site_key(scope),
                 owner=owner_key(scope) if scope.owner else None,
                 words=((mark(site_key(scope)),),),
-                limit=_MOST_INDEXED + 1,
+                limit=_MOST_INDEXED,
             )
             marked = await self._records.list(query)
-            left += max(0, len(marked) - _MOST_INDEXED)
-            for at in range(0, min(len(marked), _MOST_INDEXED), _AT_ONCE):
-                some = marked[:_MOST_INDEXED][at : at + _AT_ONCE]
+            if len(marked) == _MOST_INDEXED:
+                behind = marked[-1].index.listed_at, marked[-1].record.key
+                async for _ in iter_records(self._records, replace(query, behind=behind)):
+                    left += 1
+            for at in range(0, len(marked), _AT_ONCE):
+                some = marked[at : at + _AT_ONCE]
                 ends = await asyncio.gather(*[self._index_found(found, anew=anew) for found in some])
                 unindexed += [found.index.name for found, end in zip(some, ends, strict=True) if end is _End.READ_ONLY]
                 left += ends.count(_End.LEFT)
