@@ -25,10 +25,10 @@ LIMITS = {
     "integrations": 4300,  # contents that frameworks have inside their messages
     "llm": 3900,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches
     "model": 6250,  # attachments, their types and bombs; parameters and their ranges; thoughts; status of workers
-    "ports": 1250,  # logs of turns; telemetry: spans of agents and tools, models that are observed
+    "ports": 1300,  # search; logs of turns; telemetry: spans of agents and tools, models that are observed
     "privacy": 10500,  # thoughts, items, calls that are answers; erasing all identities of a person
     "recall": 4500,  # several identities as one copy; marks of what is unread or stale; the stored index of an owner
-    "server": 17350,  # attachments, in the forms of A2A and MCP as well; apps; Anthropic; rates of all; workers; people
+    "server": 17400,  # search; attachments, also for A2A and MCP; apps; Anthropic; rates of all; workers; people
     "sessions": 5200,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 750,  # where apps name sessions and users
     "stores": 16200,  # words of sessions, indexed and searched; logs of turns; attachments, entries of their own
