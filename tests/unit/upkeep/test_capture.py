@@ -66,6 +66,17 @@ async def remembered(app: Tenuto, scope: Scope = ANN, **filters: Any) -> list[Me
         ("", []),
         ("🙂🙂", []),
         ("I " + "like long stories " * 60 + ".", []),
+        # A statement and a request in one sentence: what was said stays as it was said.
+        ("I prefer step-by-step explanations, can you help?", ["I prefer step-by-step explanations, can you help?"]),
+        ("I'm vegan, what can I eat?", ["I'm vegan, what can I eat?"]),
+        ("我喜欢详细的解释，你能帮我看看这个吗？", ["我喜欢详细的解释，你能帮我看看这个吗？"]),
+        ("Given the above, what should I do?", []),
+        ("When I was five, where did I live?", []),
+        ("Hey, can you tell me my name?", []),
+        # What a statement about the user was about stands beside it.
+        ("The deal is big. I sold it! It took a year. Right?", ["The deal is big. I sold it! It took a year."]),
+        ("I sold it. It took a year. I am glad.", ["I sold it. It took a year.", "I am glad."]),
+        ("I sold it. " + "It took a year. " * 60, ["I sold it." + " It took a year." * 24]),
     ],
 )
 def test_statements_of_the_user_are_quoted_and_the_rest_is_not(text: str, kept: list[str]) -> None:
