@@ -45,7 +45,9 @@ LEAST_COSINE: Final = 0.15
 LEAST_NEAREST: Final = 0.2
 """The same for the nearest memory of all, where none shares a term."""
 LEXICAL_WEIGHT: Final = 0.5
-SESSION_WEIGHT: Final = 0.3
+SESSION_WEIGHT: Final = 0.15
+FEEDBACK_WEIGHT: Final = 0.3
+"""What likeness to the best hits counts: what belongs to them is found though it shares little with the question."""
 PERIOD_WEIGHT: Final = 0.3
 SPEAKER_WEIGHT: Final = 0.3
 TALK_WEIGHT: Final = 0.3
@@ -54,8 +56,15 @@ MAX_TERMS: Final = 128
 """Terms of one query; of more, the rarest count."""
 _POOL: Final = 1_000
 """Memories that the session prior looks at: the best by their own scores."""
+_FEEDBACK_BEST: Final = 5
+_FEEDBACK_SHARE: Final = 4
+"""One of so many candidates at most counts among the best hits: where there are few, most are none."""
 _CANDIDATES: Final = 3
 """Candidates of MMR for each hit that is asked for."""
+_SCALE: Final = 15
+"""Candidates whose range is the scale of relevance for MMR, however many hits are asked for: those of five hits."""
+_LIKENESS: Final = 8
+"""The power of the similarities that MMR weighs: it keeps nearly the same apart, not what is of one subject."""
 _REPEATS: Final = 4
 """How often a memory may be repeated before its repetitions take the place of other candidates."""
 _FOLLOW_UP_TERMS: Final = 2
@@ -432,12 +441,7 @@ class MemoryIndex:
     def _cosines(self, unit: Floats | None, rows: NDArray[np.void]) -> Floats | None:
         if unit is None or self._vectors is None:
             return None
-        cosines = np.zeros(len(rows), np.float32)
-        for start in range(0, len(rows), _CHUNK):
-            chunk = self._vectors[start : min(start + _CHUNK, len(rows))]
-            cosines[start : start + _CHUNK] = chunk.astype(np.float32) @ unit
-        cosines *= rows["scale"]
-        return cosines
+        return _products(self._vectors[: len(rows)], unit) * rows["scale"]
 
     def _with_neighbours(self, cosines: Floats, rows: NDArray[np.void], visible: Visible) -> Floats:
         """The cosines of the vectors with a share of their neighbours', without a copy of any vector."""
@@ -454,15 +458,34 @@ class MemoryIndex:
             candidates = candidates.at(top_k(candidates.fused.round(6), rows["said_at"][candidates.slots], _POOL))
         prior = session_scores(candidates.fused, rows["session"][candidates.slots])
         prior *= SESSION_WEIGHT
+        if candidates.arms[1].any():
+            candidates.arms[1] += self._feedback(candidates.slots, (candidates.fused + prior).round(6), rows)
+            candidates = candidates._replace(fused=candidates.arms.sum(axis=0))
         totals = (candidates.fused + prior).round(6)
         order, similarities = self._distinct(candidates.slots, totals, rows, _CANDIDATES * query.limit)
         best = totals[order]
-        relevances = (best - best[-1]) / (best[0] - best[-1] or 1)
-        best_ranks = rank_by_mmr(relevances, similarities**2, query.limit, query.mmr_lambda)
+        # By the range of so many: of the range of a long list two hits differ less, and MMR would decide alone.
+        least = best[min(len(best), _SCALE) - 1]
+        relevances = (best - least) / (best[0] - least or 1)
+        best_ranks = rank_by_mmr(relevances, similarities**_LIKENESS, query.limit, query.mmr_lambda)
         places = order[best_ranks]
         alike = similarities[best_ranks][:, best_ranks].tolist()
         nearest = [max(above[:rank], default=0.0) for rank, above in enumerate(alike)]
         return self._hits(candidates.at(places), prior[places], nearest, weights)
+
+    def _feedback(self, slots: NDArray[np.intp], totals: Scores, rows: NDArray[np.void]) -> Scores:
+        """How near each candidate is in meaning to the best ones together, which keep their order."""
+        count = min(_FEEDBACK_BEST, len(slots) // _FEEDBACK_SHARE)
+        embedded = rows["embedded"][slots]
+        if not count or self._vectors is None:
+            return np.zeros(len(slots))
+        best = self._order(slots, totals, rows["said_at"][slots], count)
+        centre = self._unit(totals[best] @ self._unpack(slots[best]))
+        if centre is None:
+            return np.zeros(len(slots))
+        nearness = min_max_normalize(_products(self._vectors[slots], centre) * rows["scale"][slots], embedded)
+        nearness[best] = 1
+        return FEEDBACK_WEIGHT * nearness.astype(np.float64)
 
     def _hits(
         self, candidates: _Candidates, prior: Scores, nearest: Sequence[float], weights: Mapping[str, float]
@@ -648,6 +671,14 @@ class MemoryIndex:
         squares += 2 * NEIGHBOUR_SHARE * scale * after * np.einsum("ij,ij->i", own, following)
         squares += 2 * NEIGHBOUR_SHARE**2 * before * after * np.einsum("ij,ij->i", previous, following)
         self._rows["norm"][embedded] = np.sqrt(np.maximum(squares, 1e-12))
+
+
+def _products(vectors: NDArray[np.int8], unit: Floats) -> Floats:
+    """The product of each vector with one, in parts: whole, they would be copied as floats."""
+    products = np.zeros(len(vectors), np.float32)
+    for start in range(0, len(vectors), _CHUNK):
+        products[start : start + _CHUNK] = vectors[start : start + _CHUNK].astype(np.float32) @ unit
+    return products
 
 
 def _place(slot: int, memory: Memory) -> _Place:

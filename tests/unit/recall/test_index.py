@@ -113,6 +113,48 @@ def test_a_neighbour_in_the_session_leads_to_the_answer() -> None:
     assert found(index, "holiday in Japan") == []
 
 
+def test_what_is_near_the_best_hits_is_found_before_what_is_as_near_the_question() -> None:
+    """The hike's best hits speak of the Dolomites, as one of two other memories does; the other one is newer."""
+    memories = [
+        *[memory(f"hike{number}", f"Hike {number}") for number in range(5)],
+        memory("related", "Dolomites", days=3),
+        memory("other", "Pancakes", days=2),
+        *[memory(f"filler{number}", f"Filler {number}") for number in range(20)],
+    ]
+    # The question, the Dolomites, and a direction for each memory.
+    likeness = [*[(0.6, 0.55)] * 5, (0.5, 0.6), (0.5, 0), *[(0.2, 0)] * 20]
+    vectors = {one.id: unit_vector(place, *likeness[place]) for place, one in enumerate(memories)}
+    best, rest = [f"hike{number}" for number in range(5)], ["related", "other"]
+
+    names = found(MemoryIndex(memories, vectors), "hike", unit_vector(0, 1), limit=7, mmr_lambda=1)
+
+    assert (sorted(names[:5]), names[5:]) == (best, rest)
+    # Where there are few candidates, most of them are no good hits, and draw nothing near.
+    few = MemoryIndex([memories[0], *memories[5:7]], vectors)
+    _, one, other = hits(few, "hike", unit_vector(0, 1), mmr_lambda=1)
+    assert one.score == pytest.approx(other.score, abs=0.05)
+
+
+def test_a_long_list_begins_like_a_short_one() -> None:
+    """What MMR takes apart does not depend on how many hits are asked for."""
+    memories = [memory(f"m{number}", f"Note {number}", days=number + 1) for number in range(120)]
+    # The best eight are of one subject.
+    vectors = {one.id: unit_vector(at, 0.75 - 0.004 * at, 0.5 * (at < 8)) for at, one in enumerate(memories)}
+    index = MemoryIndex(memories, vectors)
+
+    short, long = (found(index, "notebook", unit_vector(0, 1), limit=limit, mmr_lambda=0.3) for limit in (5, 40))
+
+    assert (len(short), short) == (5, long[:5])
+
+
+def unit_vector(place: int, *first: float) -> list[float]:
+    """A vector of length 1 that begins with these numbers; vectors of other places are alike only by them."""
+    vector = [0.0] * 130
+    vector[: len(first)] = first
+    vector[place + 2] = (1 - sum(number * number for number in first)) ** 0.5
+    return vector
+
+
 def test_what_a_query_may_not_see_does_not_count_as_a_neighbour() -> None:
     index = MemoryIndex(
         [
