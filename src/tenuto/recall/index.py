@@ -441,7 +441,9 @@ class MemoryIndex:
     def _cosines(self, unit: Floats | None, rows: NDArray[np.void]) -> Floats | None:
         if unit is None or self._vectors is None:
             return None
-        return _products(self._vectors[: len(rows)], unit) * rows["scale"]
+        cosines = _products(self._vectors[: len(rows)], unit)
+        cosines *= rows["scale"]
+        return cosines
 
     def _with_neighbours(self, cosines: Floats, rows: NDArray[np.void], visible: Visible) -> Floats:
         """The cosines of the vectors with a share of their neighbours', without a copy of any vector."""
@@ -480,7 +482,7 @@ class MemoryIndex:
         if not count or self._vectors is None:
             return np.zeros(len(slots))
         best = self._order(slots, totals, rows["said_at"][slots], count)
-        centre = self._unit(totals[best] @ self._unpack(slots[best]))
+        centre = self._unit(totals[best].astype(np.float32) @ self._unpack(slots[best]))
         if centre is None:
             return np.zeros(len(slots))
         nearness = min_max_normalize(_products(self._vectors[slots], centre) * rows["scale"][slots], embedded)
