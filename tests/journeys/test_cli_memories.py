@@ -103,7 +103,7 @@ def test_a_search_shows_why_each_was_found() -> None:
     assert where.split(" · ") == ["   fact", "said 2026-03-02", "session talk", "id m1"]
     assert why.split()[:4] == ["score", f"{hit['score']:.2f}", "=", "words"]
     assert f"{hit['scores']['lexical']:.2f}" in why
-    assert "meaning 0.00 + session 0.16  shared: live, Bologna" in why
+    assert "meaning 0.00 + session 0.08  shared: live, Bologna" in why
     assert (hit["memory"]["id"], hit["memory"]["seqs"]) == ("m1", [1])
     assert (empty.stdout, empty.exit_code) == ("Nothing was found.\n", 0)
 
