@@ -35,6 +35,7 @@ from tenuto.upkeep.jobs import Jobs, SmallModel
 from tenuto.upkeep.model_notes import CapturedNote, quoted_notes
 from tenuto.upkeep.note_taking import NoteTaker
 from tenuto.upkeep.quotes import READ, states_something
+from tenuto.upkeep.quotes import quotable_sentences as quotable_sentences  # Scripts that measure recall import it here.
 from tenuto.upkeep.unread import CaptureBacklog, UnreadStatements, oldest_due
 
 # Statements of a session and sessions of an owner that are read and stored together, and messages that are looked

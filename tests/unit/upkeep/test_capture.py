@@ -24,7 +24,8 @@ from tenuto.model.scope import speaker_tag
 from tenuto.recall import merge
 from tenuto.recall.records import MemoryLog
 from tenuto.recall.service import Memories
-from tenuto.upkeep.quotes import junk_reason, quotable_sentences
+from tenuto.upkeep.capture import quotable_sentences
+from tenuto.upkeep.quotes import junk_reason
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB
 
