@@ -24,11 +24,13 @@ USERS: Final = 25
 BOUNDS: Final = (
     "chat.live._MOST_KEPT",
     "chat.sent_turns._MOST_CACHED",
+    "chat.shared_turns._MOST_ENDED",
     "context.tokens._MOST_RECURRING",
     "privacy.detection.finder._MOST_KNOWN",
     "recall.owner_cache._MOST_OWNERS",
     "recall.embedding._MOST_VECTORS",
     "server.auth._REMEMBERED",
+    "stores.engine.cache._MOST_NOTED",
     "stores.sqlite._commits._MOST_ROWS",
     "upkeep.unread._SESSIONS",
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from typing import Any, Final, Protocol
 
@@ -54,6 +55,8 @@ _POLL: Final = 1.0
 # Seconds that the process of a turn has to tell of it, and to end it when it is asked to.
 _ANSWERS_WITHIN: Final = 5.0
 _STOPS_WITHIN: Final = 10.0
+# Turns that ended a moment ago and can still be asked for; of more, the oldest cannot any more.
+_MOST_ENDED: Final = 256
 # Seconds without an answer of the store after which a reader is told so, and those of a log behind the turn's end.
 _PATIENCE: Final = 15.0
 _KEPT_FOR: Final = 60.0
@@ -201,6 +204,8 @@ class SharedTurns:
         self._redaction = redaction
         self._clock = clock
         self._offers: dict[bytes, _Offer] = {}
+        self._keys: dict[LiveTurn, bytes] = {}
+        self._ended = deque[bytes]()
         self._followed: dict[bytes, tuple[FollowedTurn, asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._some = asyncio.Event()
@@ -224,19 +229,27 @@ class SharedTurns:
         offer = _Offer(turn, turn_id_of(turn.started.trace_id))
         key = self.logs.asks_key(TurnAddress(turn.scope, turn.started.session_id, offer.turn_id))
         self._offers[key] = offer
+        self._keys[turn] = key
         self._some.set()
 
     def end(self, turn: LiveTurn) -> None:
         """It has ended: who has asked for it is told so, and who asks just then."""
-        for key, offer in self._offers.items():
-            if offer.turn is turn:
-                if offer.place.through and offer.writing is None:
-                    self._write(offer)
-                asyncio.get_running_loop().call_later(_ANSWERS_WITHIN, self._withdraw, key)
-                return
+        key = self._keys.pop(turn, None)
+        if key is None:
+            return
+        offer = self._offers[key]
+        if offer.place.through and offer.writing is None:
+            self._write(offer)
+        asyncio.get_running_loop().call_later(_ANSWERS_WITHIN, self._withdraw, key)
+        self._ended.append(key)
+        if len(self._ended) > _MOST_ENDED:
+            self._withdraw(self._ended[0])
 
     def _withdraw(self, key: bytes) -> None:
-        offer = self._offers.pop(key)
+        offer = self._offers.pop(key, None)
+        if offer is None:
+            return
+        self._ended.remove(key)
         if offer.asked:
             asyncio.get_running_loop().call_later(_KEPT_FOR, self._remove, offer)
 

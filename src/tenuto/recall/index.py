@@ -482,7 +482,8 @@ class MemoryIndex:
         if not count or self._vectors is None:
             return np.zeros(len(slots))
         best = self._order(slots, totals, rows["said_at"][slots], count)
-        centre = self._unit(totals[best].astype(np.float32) @ self._unpack(slots[best]))
+        shares = totals[best].astype(np.float32) * rows["scale"][slots[best]]
+        centre = self._unit(shares @ self._vectors[slots[best]].astype(np.float32))
         if centre is None:
             return np.zeros(len(slots))
         nearness = min_max_normalize(_products(self._vectors[slots], centre) * rows["scale"][slots], embedded)

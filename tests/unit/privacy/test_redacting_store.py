@@ -240,7 +240,7 @@ async def test_no_value_stands_in_the_store_in_the_clear(inner: MemoryStore, hid
 
 @pytest.mark.parametrize("way", ["delete", "erase", "evict"])
 async def test_values_go_with_the_session(inner: MemoryStore, hiding: RedactingStore, way: str) -> None:
-    await begin(hiding, ANN, "s", MAIL)
+    await talk(hiding, ANN, "s", MAIL, "ok")
     assert await inner.state.read_state(ACME, VAULT, "s") is not None
 
     match way:

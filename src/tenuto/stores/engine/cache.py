@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tenuto.model import Scope
 from tenuto.model.message import memory_bytes
 from tenuto.model.stored import Entry, Part
 from tenuto.ports import RecordFeed
@@ -218,23 +219,24 @@ class Unindexed:
     """The sessions that this process has written whose words are not indexed, with the time of the last commit."""
 
     def __init__(self) -> None:
-        self._noted: dict[bytes, tuple[Record, datetime]] = {}
+        # Their names alone: the records are bound by the cache.
+        self._noted: dict[bytes, tuple[Scope, str, datetime]] = {}
 
     def note(self, key: bytes, record: Record | None, now: datetime) -> None:
         """A commit was made. Of too many the oldest are forgotten here: their marks are in the store."""
         if record is None or record.head.is_indexed:
             self._noted.pop(key, None)
             return
-        self._noted[key] = record, now
+        self._noted[key] = record.profile.scope, record.profile.id, now
         if len(self._noted) > _MOST_NOTED:
             del self._noted[next(iter(self._noted))]
 
-    def take_idle(self, now: datetime) -> list[Record]:
-        """Those that nobody has written to for a while; they are noted no more."""
-        idle = [(key, record) for key, (record, at) in self._noted.items() if now - at >= _IDLE]
-        for key, _ in idle:
+    def take_idle(self, now: datetime) -> list[tuple[Scope, str]]:
+        """Those without a commit for a while, by scope and id; they are noted no more."""
+        idle = [(key, scope, session_id) for key, (scope, session_id, at) in self._noted.items() if now - at >= _IDLE]
+        for key, _, _ in idle:
             del self._noted[key]
-        return [record for _, record in idle]
+        return [(scope, session_id) for _, scope, session_id in idle]
 
 
 def _without_fetched(record: Record) -> Record:

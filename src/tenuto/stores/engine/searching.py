@@ -29,7 +29,6 @@ from tenuto.recall.lexical import find_terms, terms
 from tenuto.stores.engine.changes import anew_mark, unindexed_mark
 from tenuto.stores.engine.codec import Codecs
 from tenuto.stores.engine.listing import Listing, iter_records
-from tenuto.stores.engine.record import Record
 from tenuto.stores.engine.rules.words import spoken_text
 
 _log = logging.getLogger(__name__)
@@ -126,12 +125,12 @@ class WordSearch:
             return _End.LEFT
         return _End.INDEXED
 
-    async def index_idle(self, idle: Collection[Record]) -> int:
+    async def index_idle(self, idle: Collection[tuple[Scope, str]]) -> int:
         """Index sessions one after another, for other calls go first; how many were."""
         done = 0
-        for record in idle:
+        for scope, session_id in idle:
             try:
-                await self._index(record.profile.scope, record.profile.id, False)
+                await self._index(scope, session_id, False)
                 done += 1
             except TenutoError as error:
                 _log.info("the words of a session are indexed later: %s", error.code)
