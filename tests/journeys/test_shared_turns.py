@@ -56,6 +56,8 @@ def two_servers(url: str, folder: Path, **settings: str) -> Iterator[Pair]:
             "TENUTO_MODEL": "openai:told",
             "TENUTO_MODEL_BASE_URL": model.url,
             "TENUTO_MODEL_API_KEY": "x",
+            # Each call of the model is that of a turn: none is for a title or for what to remember.
+            "TENUTO_SUMMARIZER_MODEL": "offline",
             "TENUTO_ON_MISSING": "adopt",
             **settings,
         }

@@ -42,6 +42,12 @@ _IN_CONTEXT: Final[Places] = {"language": {}, INTENT: {}}
 _IN_HEAD: Final[Places] = {ASSISTANT: {}, PERSONA: {}, PERSONAS: {ANY: {}}, "title": {"by": {}}}
 
 
+TRACE_WORDS: Final = ("request", "answer", "data", "error_message", "parameters")
+"""The fields of a trace that may hold private data."""
+TOOL_WORDS: Final = ("arguments", "output", "exception")
+"""The same of a tool's run in it."""
+
+
 def draft_slots(draft: Draft) -> list[Slot]:
     """Every text of a message that may hold private data."""
     return collect_slots(partial(replace_draft_texts, draft))[1]
@@ -58,10 +64,9 @@ def replace_draft_texts(draft: _Words, new_text: Replace) -> _Words:
 
 
 def trace_values(trace: Trace) -> list[Json]:
-    """The fields of a trace that may hold private data: question, answer, what tools were given, answered and raised,
-    data, what ended the turn, and what the request said to the model beside its words."""
-    runs: list[Json] = [[run.arguments, run.output, run.exception] for run in trace.tools]
-    return [trace.request, trace.answer, runs, trace.data, trace.error_message, trace.parameters]
+    """What of a trace may hold private data: `TRACE_WORDS`, then `TOOL_WORDS` of each run."""
+    runs: list[Json] = [[getattr(run, name) for name in TOOL_WORDS] for run in trace.tools]
+    return [*(getattr(trace, name) for name in TRACE_WORDS), runs]
 
 
 def message_texts(messages: Iterable[Draft]) -> list[str]:
@@ -150,14 +155,12 @@ async def redact_trace(redactor: Redactor, scope: Scope, session: Session | None
     after, taken = await redactor.redact_walk(Sink.TRACE, scope, session, walk)
     if not taken:
         return trace
-    request, answer, changed, data, said, parameters = after
+    *words, runs = after
     tools = tuple(
-        replace(run, arguments=arguments, output=output, exception=exception)
-        for run, (arguments, output, exception) in zip(trace.tools, changed, strict=True)
+        [replace(run, **dict(zip(TOOL_WORDS, each, strict=True))) for run, each in zip(trace.tools, runs, strict=True)]
     )
     redacted = dict(Counter(trace.redacted) + Counter(taken))
-    clean = replace_valid(trace, request=request, answer=answer, tools=tools, data=data, error_message=said)
-    return replace_valid(clean, parameters=parameters, redacted=redacted)
+    return replace_valid(trace, **dict(zip(TRACE_WORDS, words, strict=True)), tools=tools, redacted=redacted)
 
 
 async def redact_export_session(redactor: Redactor, session: Session) -> Session:

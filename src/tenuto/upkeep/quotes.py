@@ -25,8 +25,11 @@ _CLAUSE_END: Final = re.compile(r"[,;:，；：、–—]+|\s-\s")
 
 
 def states_something(text: str) -> bool:
-    """Whether a message is more than questions and small talk."""
-    return any(_states(sentence) for sentence in split_sentences(text[:READ]))
+    """Whether a message is more than questions and small talk. A request is: a model tells whether it is for now."""
+    return any(
+        _states(sentence) or (terms(sentence) and match_intent(sentence) is None and not is_question(sentence.strip()))
+        for sentence in split_sentences(text[:READ])
+    )
 
 
 def quotable_sentences(text: str) -> list[str]:

@@ -17,10 +17,11 @@ from tenuto.model import Message, Page
 from tenuto.model.generation import ToolContext, ToolOutput, ToolSpec
 from tenuto.model.privacy import Mode, PiiMatch, PrivacyPolicy, Sink
 from tenuto.model.prompt import Disposition
-from tenuto.model.turn import Trace, trace_id
+from tenuto.model.turn import ToolRun, Trace, trace_id
 from tenuto.model.values import JsonObject
 from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.json_texts import slots
+from tenuto.privacy.record_redaction import TOOL_WORDS, TRACE_WORDS
 from tenuto.privacy.redactor import Redactor
 from tenuto.privacy.rules.folding import Work
 from tenuto.privacy.tenant_policies import TenantPolicies
@@ -276,3 +277,50 @@ async def test_a_turn_takes_the_policy_as_it_was_worked_out_at_the_start(monkeyp
         await app.upkeep.drain()
 
     assert asked == []
+
+
+# Ids, names of ours, codes and figures.
+TRACE_OTHERS = frozenset(
+    [
+        "id",
+        "session_id",
+        "turn_id",
+        "number",
+        "began_at",
+        "assistant",
+        "persona",
+        "speaker",
+        "model",
+        "offline",
+        "manifest",
+        "tools",
+        "steps",
+        "spans",
+        "input_tokens",
+        "output_tokens",
+        "cached_tokens",
+        "cache_write_tokens",
+        "reasoning_tokens",
+        "dropped_reasoning",
+        "dropped_items",
+        "cost_nanos",
+        "finish",
+        "degraded",
+        "error",
+        "reason",
+        "stopped",
+        "redacted",
+        "digest_key",
+        "app",
+        "app_task",
+        "store_overridden",
+    ]
+)
+TOOL_OTHERS = frozenset(["name", "milliseconds", "error", "start", "tokens", "uncut_tokens"])
+
+
+def test_each_field_of_a_trace_is_redacted_or_known_to_hold_no_words() -> None:
+    """A new field that a caller fills in belongs among those that are redacted."""
+    assert TRACE_OTHERS.isdisjoint(TRACE_WORDS)
+    assert {*Trace.__struct_fields__} == {*TRACE_OTHERS, *TRACE_WORDS}
+    assert {*ToolRun.__struct_fields__} == {*TOOL_OTHERS, *TOOL_WORDS}
