@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
+from tenuto.errors import SearchOff
 from tenuto.model import (
     Changes,
     ForkRequest,
@@ -20,8 +22,12 @@ from tenuto.model import (
     Truncation,
     text_part,
 )
-from tenuto.model.scope import site_scope
+from tenuto.model.scope import site_key, site_scope
+from tenuto.model.stored import IndexOrder, IndexQuery
 from tenuto.ports import Store
+from tenuto.stores.engine import Engine
+from tenuto.stores.engine.changes import unindexed_mark
+from tenuto.stores.engine.searching import wanted_groups
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB, EVE, batch, begin, closing, fresh, says
 
@@ -162,3 +168,43 @@ async def test_words_are_indexed_before_anybody_searches(store: Store, clock: Fa
 
     assert await store.upkeep.index_words() == 0
     assert await found(store, "walnut", scope) == {session_id}
+
+
+async def indexed(store: Engine, text: str, scope: Scope) -> set[str]:
+    """The sessions that have a word, or the mark of those to be indexed, in the index of the backend."""
+    space = site_key(scope)
+    codec = await store.sessions.codec(scope)
+    (words,) = codec.digest_groups(wanted_groups(text), space)
+    asked = IndexQuery(order=IndexOrder.NEWEST, space=space, limit=1000, words=((*words, unindexed_mark(space)),))
+    ours = [one for one in await store.records.list(asked) if one.index.scope == scope]
+    return {one.index.name for one in ours}
+
+
+async def test_where_the_search_is_off_nothing_is_indexed(store: Store, clock: FakeClock) -> None:
+    engine: Any = store
+    while not isinstance(engine, Engine):
+        engine = engine.inner
+    scope = replace(ANN, user=fresh("ann"))
+    goes_on, rests = [await say(store, "walnuts", scope=scope) for _ in range(2)]
+    assert await found(store, "walnut", scope) == {goes_on, rests}
+    marked = await say(store, "walnuts", scope=scope)
+
+    engine.sessions.context.searchable = False
+    with pytest.raises(SearchOff):
+        await found(store, "walnut", scope)
+    new = await say(store, "walnuts", scope=scope)
+    for session_id in (goes_on, marked, new):
+        await store.sessions.append(scope, session_id, batch("and apples"))
+    clock.advance(timedelta(minutes=2))
+    await store.upkeep.index_words()
+    assert await indexed(engine, "walnut", scope) == {rests}
+    await store.upkeep.index_all()
+    assert await indexed(engine, "walnut", scope) == set()
+
+    engine.sessions.context.searchable = True
+    assert await found(store, "walnut", scope) == set()
+    await store.sessions.append(scope, new, batch("and pears"))
+    assert await found(store, "walnut", scope) == {new}
+    await store.upkeep.index_all()
+    assert await found(store, "walnut", scope) == {goes_on, rests, marked, new}
+    assert await indexed(engine, "pears", scope) == {new}

@@ -163,3 +163,20 @@ def test_bad_input_ends_with_a_sentence(shell: Shell, args: tuple[str, ...], cod
 
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith(says)
+
+
+def test_the_search_is_switched_off_and_on(shell: Shell, talk: str) -> None:
+    def search() -> list[str]:
+        return [one["id"] for one in shell.ask("sessions", "search", "museum", "--user", "ann")["sessions"]]
+
+    off = {"TENUTO_SESSION_SEARCH": "off"}
+    assert search() == [talk]
+
+    refused = shell.run("sessions", "search", "museum", "--user", "ann", env=off)
+    assert (refused.returncode, refused.stderr.startswith("search_off: ")) == (1, True)
+    listed = shell.run("sessions", "list", "--search", "museum", "--user", "ann", "--json", env=off)
+    assert json.loads(listed.stdout)["sessions"][0]["id"] == talk
+    emptied = shell.run("index", env=off)
+    assert emptied.stdout == "1 session without words in the index, since session_search is off.\n"
+    assert shell.ask("index") == {"session_search": True, "sessions": 1, "left": 0}
+    assert search() == [talk]

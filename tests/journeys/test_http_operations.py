@@ -22,7 +22,7 @@ async def test_health_tells_store_and_mode_and_needs_no_key(locked: HttpService)
     health, ready = await locked.http.get("/healthz"), await locked.http.get("/readyz")
 
     told = {"status": "ok", "version": "0.1.0", "store": "memory", "auth": "closed: API keys"}
-    assert health.json() == {**told, "memories_without_user": False, "plans": can_run_plans()}
+    assert health.json() == {**told, "memories_without_user": False, "session_search": True, "plans": can_run_plans()}
     assert ready.json() == {"status": "ready"}
 
 

@@ -293,3 +293,14 @@ async def test_sessions_are_searched_by_what_was_said_in_them() -> None:
         assert (await search(ANN, "ryokan"))["sessions"] == []
         listed = (await http.get("/v1/sessions", headers=ANN, params={"title": "旅"})).json()
         assert ([one["id"] for one in listed["sessions"]], "matches" in listed) == ([zh], False)
+
+
+async def test_a_search_that_is_switched_off_is_refused_and_titles_are_found() -> None:
+    async with http_service(session_search=False) as service:
+        made = (await service.http.post("/v1/sessions", headers=ANN, json={"title": "Autumn"})).json()["id"]
+        refused = await service.http.get("/v1/sessions", headers=ANN, params={"q": "autumn"})
+        listed = await service.http.get("/v1/sessions", headers=ANN, params={"title": "utum"})
+        told = (await service.http.get("/healthz")).json()["session_search"]
+
+    assert (code(refused), told) == ((400, "search_off"), False)
+    assert [one["id"] for one in listed.json()["sessions"]] == [made]

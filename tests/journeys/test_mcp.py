@@ -106,6 +106,15 @@ async def test_a_client_of_either_era_keeps_a_conversation(mode: str) -> None:
     assert all(part["description"] for part in fields), fields
 
 
+async def test_a_search_that_is_switched_off_is_no_tool() -> None:
+    async with http_service(session_search=False) as service, client(service, ANN, "auto") as ann:
+        listed = {tool.name for tool in (await ann.list_tools()).tools}
+        refused = await refusal(ann, "search_sessions", query="Bologna")
+
+    assert ("search_sessions" in listed, "list_sessions" in listed) == (False, True)
+    assert refused.startswith("not_found: ")
+
+
 @pytest.mark.requirement("T1")
 async def test_another_tenant_and_wrong_arguments_get_the_same_answers_as_nothing() -> None:
     """What is another tenant's looks absent to every tool; requests without a credential get nowhere."""

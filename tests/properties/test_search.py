@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tenuto.errors import SessionNotFound
+from tenuto.errors import SearchOff, SessionNotFound
 from tenuto.model import (
     Changes,
     ForkRequest,
@@ -98,6 +98,14 @@ def search(name: str, text: str) -> Step:
     return lambda store, _: store.sessions.search(OWNERS[name], SearchQuery(text=text))
 
 
+def switch(*, searchable: bool) -> Step:
+    async def step(store: Store, _: FakeClock) -> None:
+        assert isinstance(store, Engine)
+        store.sessions.context.searchable = searchable
+
+    return step
+
+
 def wait(minutes: int) -> Step:
     async def step(store: Store, clock: FakeClock) -> None:
         clock.advance(timedelta(minutes=minutes))
@@ -118,6 +126,7 @@ steps = st.one_of(
     st.builds(reset, names),
     st.builds(delete, names),
     st.builds(erase, names),
+    st.builds(switch, searchable=st.booleans()),
 )
 
 
@@ -144,10 +153,14 @@ def test_a_search_finds_what_a_plain_scan_finds(history: list[Step], text: str, 
         clock, records = FakeClock(), InMemoryRecords()
         async with engine_over(records, clock, seals=True) as store:
             for step in history:
-                with suppress(SessionNotFound):
+                with suppress(SessionNotFound, SearchOff):
                     await step(store, clock)
-                if always_indexed:
+                if always_indexed and store.sessions.context.searchable:
                     await store.sessions.search(site_scope(ANN), SearchQuery(text=WORDS[0]))
+            was_switched = any(one.__qualname__.startswith("switch.") for one in history)
+            if was_switched:
+                store.sessions.context.searchable = True
+                await store.upkeep.index_all()
             for scope in (ANN, BOB, site_scope(ANN)):
                 for asked in (text, *WORDS):
                     page = await store.sessions.search(scope, SearchQuery(text=asked, limit=100))

@@ -20,7 +20,7 @@ LIMITS = {
     "cli": 6800,  # attachments; people
     "client": 1800,  # `ask` and `scope` spell their parameters out, so that an editor completes them
     "context": 4150,  # what pictures, sounds and files take, and which of them stay; thoughts; uncut prompts
-    "errors": 1000,  # a package that exports each by its name
+    "errors": 1010,  # a package that exports each by its name; a search that is off
     "gateway": 1350,  # files that a chat shows, what it is told of them; codes that link people
     "integrations": 4300,  # contents that frameworks have inside their messages
     "llm": 3900,  # which parameters reach which provider; our attempts; thoughts and items that go back; prompt caches

@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "usage": "analytics",
     "topics": "analytics",
     "sweep": "store",
+    "index": "store",
     "copy": "store",
     "backup": "store",
 }

@@ -1,4 +1,4 @@
-"""`tenuto stats`, `sweep`, `copy` and `backup`: what a store holds, cleared, moved to another place, kept safe."""
+"""`tenuto stats`, `sweep`, `index`, `copy` and `backup`: what a store holds, cleared, indexed, moved, kept safe."""
 
 from __future__ import annotations
 
@@ -51,6 +51,21 @@ def sweep(call: StoreCall) -> None:
         {"swept": sessions, "tasks": tasks, "usage": usage},
         f"{pluralize(sessions, 'expired session')} and {pluralize(tasks, 'expired task')} removed.",
     )
+
+
+def index(call: StoreCall) -> None:
+    """Index the words of all sessions that are not, in all tenants; with session_search=off, remove those of all."""
+
+    async def index_all(app: Tenuto) -> tuple[bool, int, int]:
+        return app.settings.session_search, *await app.sessions.index_all()
+
+    searchable, done, left = call.run(index_all)
+    how = "indexed" if searchable else "without words in the index, since session_search is off"
+    lacks = f" {pluralize(left, 'session')} could not be changed." if left else ""
+    text = f"{pluralize(done, 'session')} {how}.{lacks}"
+    call.show({"session_search": searchable, "sessions": done, "left": left}, text)
+    if left:
+        raise typer.Exit(1)
 
 
 def copy(

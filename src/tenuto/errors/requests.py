@@ -28,6 +28,13 @@ class InvalidCursor(Invalid):
     message: ClassVar[str] = "the cursor does not belong to this listing"
 
 
+class SearchOff(Invalid):
+    """Sessions are not searched by what was said in them."""
+
+    code: ClassVar[str] = "search_off"
+    message: ClassVar[str] = "the search over sessions is switched off here (session_search); titles can be searched"
+
+
 class UnknownToolCall(Invalid):
     """A tool's output names no call that waits for one."""
 

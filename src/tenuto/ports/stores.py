@@ -33,6 +33,11 @@ class StoreUpkeep(Protocol):
         """
         ...
 
+    async def index_all(self) -> tuple[int, int]:
+        """Index the words of all sessions of all tenants that are not; how many are now, and how many were left since
+        they could not be changed. Where nobody may search, take away what is indexed."""
+        ...
+
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         """Remove data of the scope's user on that site: up to `limit` sessions, then all of the user's state.
 

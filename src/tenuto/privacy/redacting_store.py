@@ -322,7 +322,7 @@ class _VaultUpkeep:
         self._inner = inner
         self._vault = vault
         self.list_sites, self.compact, self.stats, self.ping = inner.list_sites, inner.compact, inner.stats, inner.ping
-        self.index_words = inner.index_words
+        self.index_words, self.index_all = inner.index_words, inner.index_all
 
     async def sweep(self, limit: int = 1000) -> tuple[RemovedSession, ...]:
         gone = await self._inner.sweep(limit)

@@ -34,6 +34,7 @@ class HealthView(View, frozen=True, kw_only=True):
     store: str
     auth: str
     memories_without_user: bool
+    session_search: bool
     plans: bool
 
 
@@ -64,7 +65,13 @@ async def get_health(context: ServerContext) -> HealthView:
     store = context.settings.store.split(":", 1)[0]
     shared = context.settings.memory_policy().without_user
     return HealthView(
-        status="ok", version=_VERSION, store=store, auth=auth, memories_without_user=shared, plans=can_run_plans()
+        status="ok",
+        version=_VERSION,
+        store=store,
+        auth=auth,
+        memories_without_user=shared,
+        session_search=context.settings.session_search,
+        plans=can_run_plans(),
     )
 
 

@@ -60,6 +60,7 @@ ERROR_CODES: Final[Mapping[int, tuple[str, ...]]] = {
         "invalid_text",
         "instructions_too_long",
         "invalid_cursor",
+        "search_off",
         "unknown_tool_call",
         "unsupported_attachment",
         "unsupported_parameter",

@@ -90,6 +90,7 @@ async def list_sessions(scope: Scope, sessions: Sessions, asked: SessionListQuer
 
     With `q`, those that have all words of it, in their titles or in what was said in them; `matches` has the best
     messages of each. If no session has the words, those of the newest 200 are listed whose titles contain the text.
+    Where this search is switched off, the answer is 400 `search_off`; `title` finds parts of titles in any case.
     """
     if asked.q:
         limit = min(asked.limit, LARGEST_SEARCH)

@@ -523,6 +523,11 @@ class Sessions:
         """Index the words of what this process has written to sessions that rest; returns how many sessions."""
         return await self._upkeep.index_words()
 
+    async def index_all(self) -> tuple[int, int]:
+        """Index all sessions of all tenants; how many are, and how many could not be changed. With `session_search`
+        off, the index of each is removed instead."""
+        return await self._upkeep.index_all()
+
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         """Remove up to so many sessions of the scope's user, then the user's state; see the port."""
         check_type(scope, Scope, "scope")

@@ -91,6 +91,9 @@ class Settings(Value, frozen=True, kw_only=True):
     max_board_keys: int = 1000
     max_board_value_bytes: int = 64 * 1024
 
+    # Off: sessions are found by their titles alone, and no index of words is kept.
+    session_search: bool = True
+
     l1: bool = True
     l1_sessions: int = 10_000
     l1_bytes: int = 256 * 1024 * 1024

@@ -119,6 +119,7 @@ async def open_stores(
         codecs=_open_codecs(ciphers, settings, clock),
         folder=await _join_folder(stack, folder) if is_server and not read_only else None,
         tells_machines=is_server,
+        searchable=settings.session_search,
         max_sessions=settings.l1_sessions,
         max_bytes=settings.l1_bytes,
     )

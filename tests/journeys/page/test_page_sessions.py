@@ -87,6 +87,26 @@ async def test_a_session_is_found_by_what_was_said_in_it(chromium: Browser) -> N
         await expect(visit.page.get_by_role("heading", level=1)).to_have_text("Trip")
 
 
+async def test_where_the_search_is_off_titles_are_found_and_the_page_says_so(chromium: Browser) -> None:
+    async with offline(chromium, session_search=False) as (visit, service):
+        for title in ("Kyoto trip", "Work"):
+            await service.http.post("/v1/sessions", json={"title": title})
+        await visit.page.reload()
+        titles, box = visit.page.locator(".sessions .title"), visit.page.get_by_role("searchbox")
+        await expect(box).to_have_accessible_name("Search titles of sessions")
+        await box.fill("yoto")
+        await expect(titles).to_have_text(["Kyoto trip"])
+        await visit.page.keyboard.press("Control+k")
+        await expect(visit.page.get_by_text("sessions are found by their titles")).to_be_visible()
+        await visit.page.get_by_role("combobox", name="Open by name").fill("yoto")
+        await expect(visit.page.get_by_role("option", selected=True)).to_contain_text("Kyoto trip")
+        await visit.page.keyboard.press("Escape")
+        await box.fill("tea")
+        await expect(visit.page.get_by_text("What was said is not searched here.")).to_be_visible()
+        await visit.page.get_by_role("link", name="Sessions", exact=True).click()
+        await expect(visit.page.locator("#main").get_by_text("What was said is not searched here.")).to_be_visible()
+
+
 async def test_without_a_user_the_list_says_whose_each_session_is(chromium: Browser) -> None:
     async with offline(chromium) as (visit, service):
         for user, title in (("ann", "Lisbon"), ("ben", "Porto")):

@@ -115,11 +115,13 @@ async def scripted(
 
 
 @asynccontextmanager
-async def offline(browser: Browser, **wishes: Any) -> AsyncIterator[tuple[Visit, HttpService]]:
+async def offline(
+    browser: Browser, *, session_search: bool = True, **wishes: Any
+) -> AsyncIterator[tuple[Visit, HttpService]]:
     """A visit to a server as it comes: shipped assistants, the offline model."""
     # One person looks at it, who names no user.
     async with (
-        http_service(memories_without_user=True) as service,
+        http_service(memories_without_user=True, session_search=session_search) as service,
         listening(service) as base,
         visiting(browser, base, **wishes) as visit,
     ):

@@ -15,9 +15,9 @@ export function onAnswer(listener) {
   told = listener;
 }
 
-/** A page of sessions; one that a search found by what was said in it has its best message as `match`. */
-async function sessions({ query = "", cursor = null, limit = PAGE } = {}) {
-  const ask = () => json("GET", `v1/sessions?${asked({ limit, q: query, cursor })}`);
+/** A page of sessions; one that a search found by what was said in it has its best message as `match`. `titles` are searched alone. */
+async function sessions({ query = "", cursor = null, limit = PAGE, titles = false } = {}) {
+  const ask = () => json("GET", `v1/sessions?${asked({ limit, [titles ? "title" : "q"]: query, cursor })}`);
   let page = await ask();
   // A search reads so many sessions with new messages at most; the next one goes on, unless the rest cannot be read.
   for (let left = Infinity; page.unsearched > 0 && page.unsearched < left; ) {

@@ -13,7 +13,7 @@ import { pageLoader } from "./page_loader.js";
 import { CHAT } from "./pages.js";
 import { dropQueues } from "./queue.js";
 import { go, placeInAddress } from "./route.js";
-import { BEGINNING, currentTalk, makeStore } from "./state.js";
+import { BEGINNING, currentTalk, makeStore, titlesAlone } from "./state.js";
 import { paint } from "./theme.js";
 import { frameView } from "./views/frame.js";
 
@@ -50,7 +50,7 @@ const actions = {
 
 /** Sessions by words of theirs, or by a part of their title; and among the newest by the beginning or the end of their id. */
 async function findSessions(query) {
-  const titled = (await api.sessions({ query, limit: 8 })).sessions;
+  const titled = (await api.sessions({ query, limit: 8, titles: titlesAlone(store.get()) })).sessions;
   if (!/^(?:[a-z]+[-_])?[0-9a-f-]{4,}$/.test(query)) return titled;
   const newest = (await api.sessions({ limit: 1000 })).sessions;
   const named = newest.filter(({ id }) => id.startsWith(query) || id.endsWith(query));

@@ -55,6 +55,11 @@ export function makeStore(state = BEGINNING) {
   };
 }
 
+/** Whether sessions are found by their titles alone, since the server does not search what was said in them. */
+export function titlesAlone({ house }) {
+  return house?.session_search === false;
+}
+
 /** A part of the state, as `{ get, patch }`, like the whole it is a part of. */
 export function partOf(whole, name) {
   return {

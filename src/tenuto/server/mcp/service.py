@@ -85,6 +85,7 @@ def make_mcp_server(tenuto: Tenuto, scope_of: ScopeOf, check_writer: CheckWriter
                 (tools.read_board, _READS),
                 (tools.write_board, _REMOVES),
             )
+            if tool != tools.search_sessions or tenuto.settings.session_search
         ],
         log_level="WARNING",
         # Lists of tools and resources never change, and sessions are not watched.

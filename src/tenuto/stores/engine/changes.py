@@ -31,7 +31,7 @@ from tenuto.model.stored import (
 from tenuto.model.turn import Trace
 from tenuto.stores.encoding import to_micros
 from tenuto.stores.engine.codec import Codec
-from tenuto.stores.engine.record import TAIL, Record, Span, Step
+from tenuto.stores.engine.record import EMPTY, TAIL, Record, Span, Step
 
 LISTING_LAG: Final = timedelta(seconds=30)
 """How far `listed_at` may lie behind the last change, so that turns in a row write no index."""
@@ -45,9 +45,11 @@ WRITERS: Final = 4
 def build_change(
     key: bytes, before: Record | None, after: Record | None, steps: Sequence[Step[Any]], codec: Codec,
     *, revision: int, writer: tuple[int, int], source: tuple[bytes, int] | None = None, tail: int = TAIL,
+    searchable: bool = True,
 ) -> tuple[Record | None, RecordChange]:  # fmt: skip
     """The record as it will stand, and the change that stores it. `writer` is this process and its commit's number,
-    `source` the key and revision of the record whose messages a fork copies. A refusal brings up to `tail` messages."""
+    `source` the key and revision of the record whose messages a fork copies. A refusal brings up to `tail` messages.
+    Only what is `searchable` has words and marks."""
     if_revision = 0 if before is None else before.revision
     if after is None:
         remove = RecordChange(key=key, if_revision=if_revision, action=Action.REMOVE, tail=tail, known=known_of(before))
@@ -55,7 +57,8 @@ def build_change(
     created = any(step.created for step in steps)
     base = None if created else before
     first, totals = after.first_seq, after.totals
-    after, words = _with_words(base, _with_bookkeeping(base, after, first, revision, writer), steps, codec)
+    after = _with_bookkeeping(base, after, first, revision, writer)
+    after, words = _with_words(base, after, steps, codec) if searchable else _without_words(base, after)
     change = RecordChange(
         key=key,
         if_revision=if_revision,
@@ -140,12 +143,22 @@ def _with_words(
         if head.is_indexed:
             return after, WordChange(added=added, removed=() if indexed.anew else (mark,), forgets=indexed.anew)
         return after, WordChange(added=(*added, mark) if indexed.anew else added, forgets=indexed.anew)
+    if base.head.indexed == EMPTY:
+        return replace(after, head=replace(head, indexed=None)), WordChange(added=(mark,))
     if base.head.indexed is not None and _loses_words(base, after, steps, base.head.indexed):
         after = replace(after, head=replace(head, indexed=None))
         return after, WordChange(added=(mark,), forgets=True)
     if base.head.is_indexed and head.last_seq > base.head.last_seq:
         return after, WordChange(added=(mark,))
     return after, None
+
+
+def _without_words(base: Record | None, after: Record) -> tuple[Record, WordChange | None]:
+    """The record while nobody may search: its first change removes the words and the mark that it has."""
+    if base is not None and base.head.indexed == EMPTY:
+        return after, None  # Nearly always.
+    after = replace(after, head=replace(after.head, indexed=EMPTY))
+    return after, None if base is None else WordChange(forgets=True)
 
 
 def _loses_words(base: Record, after: Record, steps: Sequence[Step[Any]], indexed: Span) -> bool:

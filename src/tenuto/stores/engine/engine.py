@@ -15,7 +15,7 @@ from functools import partial
 from random import Random
 from typing import Final, Self
 
-from tenuto.errors import DecryptionFailed, SessionForeign, SessionNotFound, StateCorrupt, StoreUnavailable
+from tenuto.errors import DecryptionFailed, SearchOff, SessionForeign, SessionNotFound, StateCorrupt, StoreUnavailable
 from tenuto.model import (
     AppendBatch,
     AppendResult,
@@ -66,7 +66,8 @@ class Engine:
 
     Open it with `async with`, which listens to the feed; without a feed, that may be left out. With a `folder` calls
     are acknowledged there while the store is away; the owner of the engine runs `sessions.journal.run()`. An erasure
-    `tells_machines` that have a folder of their own, with or without one here.
+    `tells_machines` that have a folder of their own, with or without one here. Sessions that are not `searchable` are
+    not indexed.
     """
 
     def __init__(
@@ -78,12 +79,13 @@ class Engine:
         codecs: Codecs | None = None,
         folder: JournalFolder | None = None,
         tells_machines: bool = False,
+        searchable: bool = True,
         max_sessions: int = 10_000,
         max_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         self.records = records
         self.cache = RecordCache(records.feed, max_sessions=max_sessions, max_bytes=max_bytes)
-        context = LaneContext(records, self.cache, clock=clock, chance=chance)
+        context = LaneContext(records, self.cache, clock=clock, chance=chance, searchable=searchable)
         codecs = codecs or PlainCodecs()
         self.sessions = EngineSessions(context, codecs)
         self.traces = EngineTraces(self.sessions)
@@ -199,9 +201,14 @@ class EngineSessions:
         return await self._listing.list(scope, query)
 
     async def search(self, scope: Scope, query: SearchQuery) -> SearchPage:
+        if not self.context.searchable:
+            raise SearchOff
         return await self.words.search(scope, query)
 
     async def _index_words(self, scope: Scope, session_id: str, anew: bool) -> None:
+        if not self.context.searchable:
+            await self._edit(scope, session_id, rules.forget_words)
+            return
         is_first = True
         while not await self._edit(scope, session_id, partial(rules.index_words, anew=anew and is_first)):
             is_first = False

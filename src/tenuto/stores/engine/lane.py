@@ -87,11 +87,14 @@ class Attempt(Struct):
 class LaneContext:
     """What all lanes of a process share. `writer` names the process in the heads it commits."""
 
-    def __init__(self, records: RecordStore, cache: RecordCache, *, clock: Clock, chance: Random) -> None:
+    def __init__(
+        self, records: RecordStore, cache: RecordCache, *, clock: Clock, chance: Random, searchable: bool = True
+    ) -> None:
         self.records = records
         self.cache = cache
         self.clock = clock
         self.chance = chance
+        self.searchable = searchable
         self.writer = chance.getrandbits(48)
         self.commits = 0
         self.lanes: dict[bytes, Lane] = {}
@@ -377,6 +380,7 @@ class Lane:
             writer=(context.writer, number),
             source=source,
             tail=self._tail(base),
+            searchable=context.searchable,
         )
         trip = context.cache.start_trip(self._key)
         committing = context.records.commit((change,))
@@ -405,7 +409,8 @@ class Lane:
             else:
                 cache.put(attempt.after, trip, written=written)
             cache.on_commit(self._key, attempt.after)
-            self._context.unindexed.note(self._key, attempt.after, attempt.now)
+            if self._context.searchable:
+                self._context.unindexed.note(self._key, attempt.after, attempt.now)
             self._conclude(attempt)
         elif refused.source_changed:
             self._fail(SourceChanged())

@@ -122,7 +122,7 @@ class Head(Value, frozen=True, kw_only=True, array_like=True):
     by appending: only then does what another process holds of them become wrong. `writers` are the processes that
     committed last, each with the number of its last commit, so that a commit whose answer was lost can be found.
     `indexed` is the span of messages by whose words, and those of the title, the session is found; `None` where it is
-    found by none.
+    found by none and has the mark of those to be indexed, `EMPTY` where it has no mark either.
     """
 
     version: int

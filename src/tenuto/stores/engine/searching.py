@@ -23,7 +23,7 @@ from tenuto.errors import SessionCorrupt, SessionNotFound, StoreFull, StoreReadO
 from tenuto.model import Message, MessageMatch, MessagePage, Page, Scope, SearchPage, SearchQuery, Session, SessionHit
 from tenuto.model.scope import owner_key, site_key
 from tenuto.model.session import SessionQuery
-from tenuto.model.stored import FoundRecord, IndexOrder, IndexQuery
+from tenuto.model.stored import FoundRecord, IndexOrder, IndexQuery, Kind
 from tenuto.ports import RecordStore
 from tenuto.recall.lexical import find_terms, terms
 from tenuto.stores.engine.changes import anew_mark, unindexed_mark
@@ -54,7 +54,8 @@ class _End(Enum):
 
 
 class WordSearch:
-    """Searches sessions, and indexes their words. `index` indexes a session, anew where it is told to."""
+    """Searches sessions, and indexes their words. `index` indexes a session, anew where it is told to; where
+    nobody may search, it takes its words away."""
 
     def __init__(
         self,
@@ -135,6 +136,18 @@ class WordSearch:
             except TenutoError as error:
                 _log.info("the words of a session are indexed later: %s", error.code)
         return done
+
+    async def index_all(self) -> tuple[int, int]:
+        """Index all sessions of all tenants, or take their words away where nobody may search; how many were looked
+        at, and how many were left."""
+        done, left, after = 0, 0, b""
+        while page := await self._records.scan(after, _MOST_INDEXED):
+            for found in page:
+                if found.index.kind is Kind.SESSION:
+                    end = await self._index_found(found, anew=False)
+                    done, left = done + (end is _End.INDEXED), left + (end is not _End.INDEXED)
+            after = page[-1].record.key
+        return done, left
 
     # What was found
 

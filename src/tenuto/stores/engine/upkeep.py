@@ -93,6 +93,9 @@ class EngineUpkeep:
     async def index_words(self) -> int:
         return await self.words.index_idle(self.unindexed.take_idle(self._clock()))
 
+    async def index_all(self) -> tuple[int, int]:
+        return await self.words.index_all()
+
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         owner = user_scope(scope)
         if self.tells_machines:

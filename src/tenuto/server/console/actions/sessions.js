@@ -1,6 +1,7 @@
 /** The list of sessions: bring, search, rename, fork. What is deleted is in `deletion.js`. */
 
 import { api } from "../api.js";
+import { titlesAlone } from "../state.js";
 import { guardedRequests } from "./guarded.js";
 
 const FURTHER = 100;
@@ -20,7 +21,7 @@ export function sessionActions(store) {
     const number = (asked += 1);
     const { query } = store.get().sessions;
     await guarded(
-      () => api.sessions({ query }),
+      () => api.sessions({ query, titles: titlesAlone(store.get()) }),
       (first) => {
         patch({ ...joined(store.get().sessions, first), of: query, loading: false, problem: null });
         entitle(first.sessions);
@@ -50,7 +51,7 @@ export function sessionActions(store) {
     if (cursor === null || there(further)) return;
     const mine = (further = { query, cursor });
     await guarded(
-      () => api.sessions({ query, cursor, limit: FURTHER }),
+      () => api.sessions({ query, cursor, limit: FURTHER, titles: titlesAlone(store.get()) }),
       (next) => {
         const { items } = store.get().sessions;
         const known = new Set(items.map((session) => session.id));

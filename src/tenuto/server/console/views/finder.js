@@ -10,6 +10,7 @@ import { spoken } from "../marks.js";
 import { PAGES } from "../pages.js";
 import { Problem, sentence } from "../problem.js";
 import { addressOf, addressOfPage, addressOfTask } from "../route.js";
+import { titlesAlone } from "../state.js";
 import { excerpt } from "./excerpt.js";
 import { icon } from "./icons.js";
 import { marked } from "./marks.js";
@@ -35,7 +36,7 @@ export function finderView(actions, { sessions, tasks }) {
   const list = h("div", { id: "find-list", role: "listbox", "aria-label": t("find.title") });
   const notice = h("p", { class: "hint", hidden: true });
   const count = h("p", { class: "unseen", role: "status" });
-  const keys = h("p", { class: "keys" }, t("find.keys"));
+  const keys = h("p", { class: "keys" });
   const node = h("dialog", { class: "finder", "aria-label": t("find.title"), on: { click: leave } });
   node.append(h("div", { class: "find-field" }, icon("search"), field), list, notice, count, keys);
   field.addEventListener("keydown", press);
@@ -50,6 +51,7 @@ export function finderView(actions, { sessions, tasks }) {
 
   function open(now) {
     state = now;
+    write(keys, [t("find.keys"), titlesAlone(now) && t("find.titles")].filter(Boolean).join(" · "));
     found = { query: "", sessions: null };
     problem = null;
     field.value = "";

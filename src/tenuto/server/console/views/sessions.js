@@ -12,7 +12,7 @@ import { commandView, curl } from "./command.js";
 import { exportDialog } from "./export_dialog.js";
 import { ownedHeader } from "./page_header.js";
 import { COLUMNS, sessionTableRow } from "./session_table_row.js";
-import { search } from "./sidebar.js";
+import { nothingFound, search } from "./sidebar.js";
 import { windowList } from "./window_list.js";
 
 export function sessionsView(actions) {
@@ -62,14 +62,14 @@ export function sessionsView(actions) {
     shown = present(state);
     broken = problem;
     write(sums, now.stats ? summed(without(now.stats, state)) : "");
-    find.draw(query);
+    find.draw(state);
     const selected = shown.filter((session) => now.selected.includes(session.id));
     bar.draw(selected);
     all.checked = selected.length > 0 && selected.length === shown.length;
     all.indeterminate = selected.length > 0 && selected.length < shown.length;
     const wrong = problem ?? now.problem;
-    say(notice, wrong, retry, loading, shown.length > 0, query);
     const empty = shown.length === 0;
+    say(notice, wrong, retry, loading, empty ? nothingFound(state) : "");
     set(table, "hidden", empty);
     set(none, "hidden", !empty || loading || Boolean(wrong) || query !== "");
     if (!none.hidden && !none.firstChild) fill(none, beginning());
@@ -85,8 +85,8 @@ export function sessionsView(actions) {
   return { node, draw, focus: header.focus, title: () => t("page.sessions") };
 }
 
-function say(notice, problem, again, loading, some, query) {
-  const text = problem ? sentence(problem) : loading ? t("app.loading") : some || !query ? "" : t("sessions.nothing");
+function say(notice, problem, again, loading, nothing) {
+  const text = problem ? sentence(problem) : loading ? t("app.loading") : nothing;
   set(notice, "hidden", !text);
   if (notice.firstChild?.textContent === text) return;
   fill(notice, h("span", {}, text), problem && [" ", textButton(t("again"), again)]);

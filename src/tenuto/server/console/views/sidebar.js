@@ -8,6 +8,7 @@ import { me } from "../me.js";
 import { CHAT, PAGES } from "../pages.js";
 import { sentence } from "../problem.js";
 import { addressOf, addressOfPage } from "../route.js";
+import { titlesAlone } from "../state.js";
 import { currentTheme } from "../theme.js";
 import { iconButton, textButton } from "./buttons.js";
 import { icon } from "./icons.js";
@@ -76,14 +77,14 @@ export function sidebarView(actions) {
     const items = present(state);
     // The page of sessions has the list, and its search.
     for (const part of [find.node, shelf]) set(part, "hidden", state.page === "sessions");
-    find.draw(query);
+    find.draw(state);
     if (last?.sessions !== state.sessions || last.deleted !== state.deleted) {
       set(all, "hidden", cursor === null && items.length <= MOST);
       fill(
         notice,
         problem
           ? [sentence(problem), " ", textButton(t("again"), actions.sessions.refresh)]
-          : said(items, loading, query),
+          : said(items, loading, nothingFound(state)),
       );
       set(notice, "hidden", !problem && items.length > 0);
     }
@@ -129,9 +130,14 @@ function unhurried(list, rows) {
   };
 }
 
-function said(items, loading, query) {
-  if (items.length || loading) return "";
-  return t(query ? "sessions.nothing" : "sessions.none");
+function said(items, loading, nothing) {
+  return items.length || loading ? "" : nothing || t("sessions.none");
+}
+
+/** What stands where a search found nothing; nothing where nothing is searched for. */
+export function nothingFound(state) {
+  if (!state.sessions.query) return "";
+  return t(titlesAlone(state) ? "sessions.nothing.titles" : "sessions.nothing");
 }
 
 /** A field that searches the sessions once nothing is typed for a moment. */
@@ -150,7 +156,11 @@ export function search(actions) {
   const node = h("div", { class: "search", role: "search", "aria-label": t("sessions.search") }, icon("search"), input);
 
   /** Sessions may have been searched for elsewhere on the page. */
-  function draw(query) {
+  function draw(state) {
+    const { query } = state.sessions;
+    const name = t(titlesAlone(state) ? "sessions.search.titles" : "sessions.search");
+    set(input, "placeholder", name);
+    for (const each of [input, node]) set(each, "aria-label", name);
     if (input !== document.activeElement && input.value.trim() !== query) input.value = query;
   }
 

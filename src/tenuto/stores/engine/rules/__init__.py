@@ -7,13 +7,14 @@ from tenuto.stores.engine.rules.access import read_attachments, read_head, read_
 from tenuto.stores.engine.rules.appends import append
 from tenuto.stores.engine.rules.edits import delete, fork, patch, remove_attachment, reset, rewrite, truncate
 from tenuto.stores.engine.rules.turns import begin, finish, renew
-from tenuto.stores.engine.rules.words import index_words
+from tenuto.stores.engine.rules.words import forget_words, index_words
 
 __all__ = [
     "append",
     "begin",
     "delete",
     "finish",
+    "forget_words",
     "fork",
     "index_words",
     "patch",

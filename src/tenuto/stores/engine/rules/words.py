@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tenuto.model import Message, Role
 from tenuto.recall.lexical import terms
-from tenuto.stores.engine.record import Indexed, Record, Step, numbers
+from tenuto.stores.engine.record import EMPTY, Indexed, Record, Step, numbers
 
 _AT_ONCE: Final = 100
 """So many messages take a millisecond or two; other calls of the process wait that long."""
@@ -36,6 +36,12 @@ def index_words(record: Record | None, now: datetime, *, anew: bool = False) -> 
     start = first if anew or span is None else span[0]
     record = replace(record, head=replace(head, indexed=(start, last)))
     return Step(record=record, answer=record.head.is_indexed, indexed=Indexed(terms=frozenset(found), anew=anew))
+
+
+def forget_words(record: Record | None, now: datetime) -> Step[None]:
+    """Find the session by no words any more. The commit removes them: it is made while nobody may search."""
+    is_done = record is None or record.expired(now) or record.head.indexed == EMPTY
+    return Step(record=record, answer=None, changed=not is_done)
 
 
 def terms_of(messages: Iterable[Message]) -> set[str]:
