@@ -15,21 +15,26 @@ from contextlib import suppress
 from enum import Enum, auto
 from heapq import heappush, heappushpop
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace
 
 from tenuto.errors import SessionCorrupt, SessionNotFound, StoreFull, StoreReadOnly, TenutoError
+from tenuto.lazy_imports import lazy_module
 from tenuto.model import Message, MessageMatch, MessagePage, Page, Scope, SearchPage, SearchQuery, Session, SessionHit
 from tenuto.model.scope import owner_key, site_key
 from tenuto.model.session import SessionQuery
 from tenuto.model.stored import FoundRecord, IndexOrder, IndexQuery, Kind
 from tenuto.ports import RecordStore
-from tenuto.recall.lexical import find_terms, terms
 from tenuto.stores.engine.changes import anew_mark, unindexed_mark
 from tenuto.stores.engine.codec import Codecs
 from tenuto.stores.engine.listing import Listing, iter_records
 from tenuto.stores.engine.rules.words import spoken_text
+
+if TYPE_CHECKING:
+    from tenuto.recall import lexical
+else:
+    lexical = lazy_module("tenuto.recall.lexical")
 
 _log = logging.getLogger(__name__)
 Groups: TypeAlias = tuple[frozenset[str], ...]
@@ -170,7 +175,7 @@ class WordSearch:
     async def _look_into(self, scope: Scope, session: Session, wanted: Groups) -> SessionHit | None:
         """The best messages of a session; `None` if it has not all words: those of evicted messages lag behind."""
         some = frozenset().union(*wanted)
-        best, seen = list[tuple[int, int, Message]](), some.intersection(terms(session.title, singles=True))
+        best, seen = list[tuple[int, int, Message]](), some.intersection(lexical.terms(session.title, singles=True))
         before, limit = None, _PAGE
         with suppress(SessionNotFound):
             while True:
@@ -198,7 +203,7 @@ def wanted_groups(text: str) -> Groups:
     of its pairs that are there: 京都酒店 finds 京都 and 酒店, also apart.
     """
     chains = list[list[str]]()
-    for term in terms(text):
+    for term in lexical.terms(text):
         follows = chains and len(term) == 2 and term[0] >= _FIRST_CJK and chains[-1][-1][1:] == term[0]
         if follows:
             chains[-1].append(term)
@@ -223,12 +228,12 @@ def _common_terms(text: str, wanted: frozenset[str]) -> frozenset[str]:
         # A term keeps the first letters of its word: most messages have none of these, and need not be tokenized.
         if not any(term[:3] in lowered for term in wanted):
             return frozenset()
-    return wanted.intersection(terms(text, singles=True))
+    return wanted.intersection(lexical.terms(text, singles=True))
 
 
 def _match(message: Message, wanted: frozenset[str]) -> MessageMatch:
     text = spoken_text(message)
-    spans = find_terms(text, wanted)
+    spans = lexical.find_terms(text, wanted)
     start = max(0, spans[0][0] - _BEFORE) if spans else 0
     # Not in the middle of a word, where words end within reach.
     if start:

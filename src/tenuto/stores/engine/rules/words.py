@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from tenuto.lazy_imports import lazy_module
 from tenuto.model import Message, Role
-from tenuto.recall.lexical import terms
 from tenuto.stores.engine.record import EMPTY, Indexed, Record, Step, numbers
+
+if TYPE_CHECKING:
+    from tenuto.recall import lexical
+else:
+    lexical = lazy_module("tenuto.recall.lexical")
 
 _AT_ONCE: Final = 100
 """So many messages take a millisecond or two; other calls of the process wait that long."""
@@ -32,7 +37,7 @@ def index_words(record: Record | None, now: datetime, *, anew: bool = False) -> 
     last = some[_AT_ONCE - 1] if len(some) > _AT_ONCE else head.last_seq
     found = terms_of(record.between((first, last)))
     if anew:
-        found.update(terms(record.profile.title, singles=True))
+        found.update(lexical.terms(record.profile.title, singles=True))
     start = first if anew or span is None else span[0]
     record = replace(record, head=replace(head, indexed=(start, last)))
     return Step(record=record, answer=record.head.is_indexed, indexed=Indexed(terms=frozenset(found), anew=anew))
@@ -48,7 +53,7 @@ def terms_of(messages: Iterable[Message]) -> set[str]:
     """The terms of what was said."""
     found = set[str]()
     for message in messages:
-        found.update(terms(spoken_text(message), singles=True))
+        found.update(lexical.terms(spoken_text(message), singles=True))
     return found
 
 
