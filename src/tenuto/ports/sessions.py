@@ -112,6 +112,9 @@ class SessionStore(Protocol):
 
         Terms are those of `recall.lexical`; of one text the first 8,000 characters count. What was stored when the
         search began is found, what was removed is not; `unsearched` counts what could not be looked into.
+
+        Raises:
+            SearchOff: nobody may search here.
         """
         ...
 

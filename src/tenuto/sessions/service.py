@@ -328,6 +328,9 @@ class Sessions:
         Words count without their endings, and those that carry no subject do not count. Of Chinese, each character
         counts with one of its neighbours. Where no session has the words, the newest whose titles contain the text as
         it is are found: it may be the beginning of a word.
+
+        Raises:
+            SearchOff: `session_search` is off; `list` finds titles all the same.
         """
         check_type(scope, Scope, "scope")
         query = SearchQuery(text=query) if isinstance(query, str) else query
