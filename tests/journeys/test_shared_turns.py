@@ -48,8 +48,10 @@ def _store(name: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[
 
 
 @contextmanager
-def two_servers(url: str, folder: Path, **settings: str) -> Iterator[Pair]:
-    """Two servers on this store, each with a journal of its own."""
+def some_servers(
+    names: tuple[str, ...], url: str, folder: Path, **settings: str
+) -> Iterator[tuple[list[ServerProcess], ToldModel]]:
+    """Servers on this store, each with a journal of its own, and their model."""
     with ExitStack() as stack:
         model = stack.enter_context(start_told_model())
         asks = {
@@ -61,12 +63,19 @@ def two_servers(url: str, folder: Path, **settings: str) -> Iterator[Pair]:
             "TENUTO_ON_MISSING": "adopt",
             **settings,
         }
-        first, second = (
+        servers = [
             stack.enter_context(
                 running_server(folder / "unused", "--store", url, TENUTO_JOURNAL=str(folder / name), **asks)
             )
-            for name in ("ja", "jb")
-        )
+            for name in names
+        ]
+        yield servers, model
+
+
+@contextmanager
+def two_servers(url: str, folder: Path, **settings: str) -> Iterator[Pair]:
+    """Two of them."""
+    with some_servers(("ja", "jb"), url, folder, **settings) as ((first, second), model):
         yield Pair(first, second, model)
 
 
@@ -401,3 +410,31 @@ def test_a_server_that_is_stopped_tells_those_who_read_its_turns_and_those_of_ot
         ("error", "server_stopping"),
     ]
     assert ends[0][0][2]["session_id"] == "here"
+
+
+def test_a_conversation_goes_round_three_processes(tmp_path: Path) -> None:
+    """Each request is another process's, as behind a round robin."""
+    url, count = f"sqlite:///{tmp_path / 'shared.db'}", [f"{number} " for number in range(40)]
+    with some_servers(("ja", "jb", "jc"), url, tmp_path) as (servers, model):
+        # With a title, for which the model is not asked then.
+        servers[0].http.post("/v1/sessions", json={"id": "round", "title": "Counting"}, headers=WHO)
+        for turn in range(1, 4):
+            asked, joined, resumed = (servers[(turn + place) % 3] for place in range(3))
+            with asking(asked, "round") as own:
+                call = model.call()
+                call.say(*count[:10])
+                seen = until(own, count[9])
+                with (
+                    joining(joined, "round") as other,
+                    joining(resumed, "round", **{"Last-Event-ID": seen[5][0]}) as rest,
+                ):
+                    until(other, count[0])
+                    call.say(*count[10:])
+                    call.end()
+                    behind, whole = [*rest], [*seen, *own]
+            # At the process of the turn before, which still keeps its own: that is not behind this one.
+            late = resumed.http.get("/v1/sessions/round/stream", headers={**WHO, "Last-Event-ID": f"{turn}.2"})
+
+            assert [data["text"] for _, name, data in whole if name == "delta"] == count
+            assert behind == whole[6:]
+            assert late.status_code == 204

@@ -141,7 +141,7 @@ async def join_turn(
         return None
     last_seen = query.after if query.after is not None else last_event_id
     after = _events_seen(turn, last_seen)
-    if not turn.has_news and (last_seen is None or after >= turn.event_count):
+    if after is None or (not turn.has_news and (last_seen is None or after >= turn.event_count)):
         return None
     return await _turn_stream(request, turn, after)
 
@@ -182,10 +182,16 @@ async def _shown_events(turn: LiveTurn, after: int) -> AsyncIterator[tuple[int, 
             yield number, event
 
 
-def _events_seen(turn: LiveTurn, event_id: str | None) -> int:
-    """How many events of this turn a client has seen; an id of another turn, or an odd one, means none."""
-    number, _, event = (event_id or "").rpartition(".")
-    same = not number or (turn.started is not None and number == str(turn.started.turn))
+def _events_seen(turn: LiveTurn, event_id: str | None) -> int | None:
+    """How many events of this turn a client has seen; an id of an earlier turn, or an odd one, means none.
+
+    `None` for an id of a later turn, which has ended in another process: what this one made before is not behind it.
+    """
+    named, _, event = (event_id or "").rpartition(".")
+    number = turn.started.turn if turn.started is not None else 0
+    if named.isdecimal() and len(named) < 10 and int(named) > number:
+        return None if turn.ended else 0
+    same = not named or named == str(number)
     return int(event) if same and event.isdecimal() and len(event) < 10 else 0
 
 
