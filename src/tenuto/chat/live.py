@@ -12,7 +12,7 @@ from tenuto.chat.live_turn import MANY_BYTES, LiveTurn
 from tenuto.chat.request import ChatRequest, Reply
 from tenuto.chat.service import Chat
 from tenuto.chat.shared_turns import SharedTurns
-from tenuto.errors import LimitReached, ServerStopping
+from tenuto.errors import LimitReached, ServerStopping, TurnInterrupted
 from tenuto.model import Scope
 from tenuto.model.scope import owner_key, session_key
 from tenuto.sessions import Sessions
@@ -125,8 +125,12 @@ class LiveTurns:
         """
         session = await self._sessions.get(scope, session_id)
         turn = self._by_session.get(session_key(scope, session.id))
-        # The id may belong to another session by now.
-        if turn is not None and (turn.started is None or turn.started.incarnation != session.incarnation):
+        # The id may belong to another session by now; a turn whose process went may be answered elsewhere.
+        if turn is not None and (
+            turn.started is None
+            or turn.started.incarnation != session.incarnation
+            or isinstance(turn.error, TurnInterrupted)
+        ):
             turn = None
         if self._shared is not None and (turn is None or turn.ended):
             turn = await self._shared.find(scope, session, turn_id) or turn

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenuto.chat import ChatEvent, LiveTurn, LiveTurns, ReplyFinished, TurnStarted
-from tenuto.errors import AssistantFailed, LimitReached, SessionNotFound, TurnStopped, Unavailable
+from tenuto.errors import AssistantFailed, LimitReached, SessionNotFound, TurnInterrupted, TurnStopped, Unavailable
 from tenuto.llm import Call, Fail, Hang, Say
 from tenuto.model import Content, NewSession
 from tenuto.model.attachment import attachment_part
@@ -201,3 +201,18 @@ async def test_a_server_that_ends_leaves_its_turns_to_be_resumed(monkeypatch: An
         await turn.reply()
     assert await stored_messages(t, "s") == [("user", "Tell me")]
     assert (await t.chat.take_turn(ANN, request)).text == "Whole."
+
+
+async def test_an_interrupted_turn_is_shown_no_more_where_it_was_read() -> None:
+    """Another process may have answered it since; what is known of its first attempt would hide that."""
+    t = talk([Say("One "), hang := Hang()], "One two.")
+    here, elsewhere = live(t), live(t)
+    request = ask("Count", "s", idempotency_key="k")
+    turn = here.start(ANN, request)
+    await hang.reached.wait()
+    here.leave()
+    with pytest.raises(TurnInterrupted):
+        await turn.reply()
+
+    assert (await elsewhere.take_turn(ANN, request)).text == "One two."
+    assert await here.find(ANN, "s") is None
