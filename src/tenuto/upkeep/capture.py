@@ -36,6 +36,7 @@ from tenuto.upkeep.model_notes import CapturedNote, quoted_notes
 from tenuto.upkeep.note_taking import NoteTaker
 from tenuto.upkeep.quotes import READ, states_something
 from tenuto.upkeep.quotes import quotable_sentences as quotable_sentences  # Scripts that measure recall import it here.
+from tenuto.upkeep.standing_instructions import InstructionFinder
 from tenuto.upkeep.unread import CaptureBacklog, UnreadStatements, oldest_due
 
 # Statements of a session and sessions of an owner that are read and stored together, and messages that are looked
@@ -66,8 +67,9 @@ class Capturer:
         self._model = model
         self._redaction = redaction
         self._notes = NoteTaker(model=model, redaction=redaction)
+        self._instructions = InstructionFinder(memories.embedder)
         self._clock = clock
-        self._unread = UnreadStatements(states_something)
+        self._unread = UnreadStatements(self._may_matter)
         self._marking: set[Task[None]] = set()
         # By which other processes of the machine tell whether this one is gone.
         self._reader = with_holder(fresh_id())
@@ -208,7 +210,7 @@ class Capturer:
             statements = [
                 one
                 for one in page.messages
-                if one.role is Role.USER and (through or one.sent_at >= since) and states_something(one.text)
+                if one.role is Role.USER and (through or one.sent_at >= since) and self._may_matter(one.text)
             ]
             last = page.messages[-1].seq if page.messages else last
             read = _Portion(statements[:_READ_AT_ONCE], last, page.more_after, page.session.incarnation)
@@ -268,18 +270,23 @@ class Capturer:
                     gone.add(session_id)
         return gone
 
+    def _may_matter(self, text: str) -> bool:
+        return states_something(text) or self._instructions.may_find(text)
+
     async def _extract(self, turn: TurnEnded, messages: Sequence[Message]) -> list[Memory]:
         """What is to be remembered of these statements of a session."""
         taken = await self._notes.take_notes(turn, messages)
-        memories = await asyncio.gather(*map(partial(self._make_memories, turn), messages, taken))
+        quoted = ["" if notes is not None else one.text for one, notes in zip(messages, taken, strict=True)]
+        instructions = await self._instructions.find(turn.scope, quoted)
+        memories = await asyncio.gather(*map(partial(self._make_memories, turn), messages, taken, instructions))
         return [memory for each in memories for memory in each]
 
     async def _make_memories(
-        self, turn: TurnEnded, message: Message, notes: list[CapturedNote] | None
+        self, turn: TurnEnded, message: Message, notes: list[CapturedNote] | None, instructions: Sequence[str]
     ) -> Sequence[Memory]:
         source = MemorySource.MODEL if notes is not None else MemorySource.QUOTE
         if notes is None:
-            notes = quoted_notes(message.text)
+            notes = quoted_notes(message.text, instructions)
         scope = turn.scope
         texts = [part for note in notes for part in (note.text, note.subject)]
         clean = await self._redact(turn, message.text[:READ], texts)

@@ -33,7 +33,8 @@ class KindCounts(msgspec.Struct, kw_only=True):
 
 
 class MemoryAudit(msgspec.Struct, kw_only=True):
-    """What an audit has found so far. `junk` counts quotations that would be refused today, by the reason."""
+    """What an audit has found so far. `junk` counts quotations of facts that would be refused today, by the
+    reason; `quotes` how many there are."""
 
     owners: int = 0
     kinds: dict[MemoryKind, KindCounts] = msgspec.field(default_factory=dict)
@@ -73,7 +74,10 @@ class MemoryAudit(msgspec.Struct, kw_only=True):
         self._judge([memory for memories in holding.values() for memory in memories])
 
     def _judge(self, memories: Iterable[Memory]) -> None:
-        quotes = [memory.text for memory in memories if memory.source is MemorySource.QUOTE]
+        # A preference was told by its meaning, and need not say "I".
+        quotes = [
+            one.text for one in memories if one.source is MemorySource.QUOTE and one.kind is not MemoryKind.PREFERENCE
+        ]
         self.quotes += len(quotes)
         for reason in filter(None, map(junk_reason, quotes)):
             self.junk[reason] = self.junk.get(reason, 0) + 1

@@ -138,12 +138,15 @@ def _strict_schema() -> AnswerSchema:
 NOTES_SCHEMA: Final = _strict_schema()
 
 
-def quoted_notes(text: str) -> list[CapturedNote]:
-    """The sentences of a message that are remembered without a model."""
+def quoted_notes(text: str, instructions: Sequence[str] = ()) -> list[CapturedNote]:
+    """The sentences of a message that are remembered without a model; its standing instructions as preferences."""
     # By the place of its first sentence: others that belong to it need not follow at once.
     return [
-        CapturedNote("fact", quotation, start=text.find(split_sentences(quotation)[0]))
-        for quotation in quotable_sentences(text)
+        *[CapturedNote("preference", one, start=text.find(one)) for one in dict.fromkeys(instructions)],
+        *[
+            CapturedNote("fact", quotation, start=text.find(split_sentences(quotation)[0]))
+            for quotation in quotable_sentences(text, without=instructions)
+        ],
     ]
 
 

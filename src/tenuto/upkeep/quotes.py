@@ -7,6 +7,7 @@ was about stands in the next ones. A sentence that states and asks ("I am vegan,
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 from tenuto.llm.offline.phrases import is_question, is_request, match_intent
@@ -17,6 +18,7 @@ READ: Final = 4_000
 MOST: Final = 8
 # A quotation has at most so many characters.
 LONGEST: Final = 400
+_LONGEST_INSTRUCTION: Final = 200
 _FIRST_PERSON: Final = re.compile(
     r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|we're|we've|us|our|ours|remember)\b|[我咱俺]|本人|记住",
     re.IGNORECASE,
@@ -32,14 +34,34 @@ def states_something(text: str) -> bool:
     )
 
 
-def quotable_sentences(text: str) -> list[str]:
+def possible_instructions(text: str) -> list[str]:
+    """The sentences that may say how the user wants to be answered: no questions, no small talk; of many, the shortest.
+
+    A request is among them: only its meaning tells whether it is for now.
+    """
+    sentences = [
+        sentence
+        for sentence in split_sentences(text[:READ])
+        if len(sentence) <= _LONGEST_INSTRUCTION
+        and terms(sentence)
+        and match_intent(sentence) is None
+        and not is_question(sentence.strip())
+    ]
+    shortest = sorted(sentences, key=len)[:MOST]
+    return [sentence for sentence in sentences if sentence in shortest]
+
+
+def quotable_sentences(text: str, without: Collection[str] = ()) -> list[str]:
     """The sentences of a user that state something about them, as they were said; of many, the longest.
 
     Each comes with the statements up to the next one, the first also with those before it, as far as there is room.
+    Sentences in `without` are left out.
     """
     quotations: list[str] = []
     before = ""
     for sentence in split_sentences(text[:READ]):
+        if sentence in without:
+            continue
         reason = junk_reason(sentence)
         if not reason:
             together = f"{before} {sentence}".strip()

@@ -175,7 +175,7 @@ def test_each_quotation_of_a_message_has_its_own_place(monkeypatch: pytest.Monke
     """Also where sentences are quoted together that do not follow each other."""
     text = "I have a dog. Is that bad? It is old. I have a cat. Is that bad? It is new."
     together = ["I have a dog. It is old.", "I have a cat. It is new."]
-    monkeypatch.setattr(model_notes, "quotable_sentences", lambda _: together)
+    monkeypatch.setattr(model_notes, "quotable_sentences", lambda _, without: together)
 
     assert [(note.text, note.start) for note in quoted_notes(text)] == [(together[0], 0), (together[1], 38)]
 
