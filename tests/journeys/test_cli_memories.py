@@ -20,6 +20,7 @@ from tenuto.app import open_app
 from tenuto.cli import conversation, running
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.settings import Settings
+from tenuto.upkeep import standing_instructions
 from tests.journeys.cli_runs import run_command, run_json
 from tests.journeys.terminal import Screen, Shell
 
@@ -268,6 +269,8 @@ def test_what_a_chat_remembers_is_embedded_before_it_ends(monkeypatch: pytest.Mo
 
 def test_a_chat_says_which_memories_it_left_without_a_vector(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation, "_EMBED_WITHIN", timedelta(0))
+    # A capture that looks for standing instructions has waited for the encoder.
+    monkeypatch.setattr(standing_instructions, "possible_instructions", lambda _: [])
     monkeypatch.setenv("TENUTO_EMBEDDER", "local")
 
     result = run_command("chat", HOME)
