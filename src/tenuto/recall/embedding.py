@@ -1,15 +1,14 @@
 """An embedder within a time limit: it rests after a failure, so that turns do not wait, and caches vectors.
 
 Bulk work, captures among it, reaches it piece by piece, one piece at a time in all, and texts of several callers share
-a piece. The question of a turn waits for one piece at most, and work whose caller is gone ends with the piece under
-way.
+a piece. The question of a turn waits for one piece at most, and a piece whose callers are all gone ends.
 """
 
 from __future__ import annotations
 
 import logging
 from array import array
-from asyncio import Future, Task, gather, get_running_loop, timeout
+from asyncio import CancelledError, Future, Task, ensure_future, gather, get_running_loop, timeout
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -142,7 +141,12 @@ class CachedEmbedder:
         try:
             while piece := _take_piece(self._bulk, remote=self._embedder.remote):
                 try:
-                    vectors = await self._embedder.embed([one.text for one in piece])
+                    vectors = await self._begin_piece(piece)
+                except CancelledError:
+                    if self._embedding_bulk is None or self._embedding_bulk.cancelling():
+                        raise
+                    # Its callers have gone.
+                    continue
                 except Exception as error:
                     _fail(piece, error)
                     continue
@@ -153,6 +157,18 @@ class CachedEmbedder:
             self._embedding_bulk = None
             # Only where the loop ends.
             _fail([*piece, *self._bulk], Unavailable("embedder", "was closed"))
+
+    def _begin_piece(self, piece: Sequence[_BulkText]) -> Future[Sequence[Vector]]:
+        """Begin to embed a piece; it ends when its last caller has gone."""
+        embedding = ensure_future(self._embedder.embed([one.text for one in piece]))
+
+        def end(_: Future[Vector]) -> None:
+            if all(one.vector.done() for one in piece):
+                embedding.cancel()
+
+        for one in piece:
+            one.vector.add_done_callback(end)
+        return embedding
 
     @property
     def _resting(self) -> bool:
