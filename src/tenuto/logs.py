@@ -27,14 +27,15 @@ def about() -> Mapping[str, str]:
 class _LogContext:
     """The ids that are bound while it is open. Every turn opens two, and a generator takes twice as long."""
 
-    __slots__ = ("_ids", "_token")
+    __slots__ = ("_alone", "_ids", "_token")
 
-    def __init__(self, ids: Mapping[str, str | None]) -> None:
+    def __init__(self, ids: Mapping[str, str | None], *, alone: bool = False) -> None:
         self._ids = ids
+        self._alone = alone
 
     def __enter__(self) -> None:
         bound = {name: value[:_LONGEST] for name, value in self._ids.items() if value}
-        self._token = _about.set({**_about.get(), **bound})
+        self._token = _about.set(bound if self._alone else {**_about.get(), **bound})
 
     def __exit__(self, *_: object) -> None:
         _about.reset(self._token)
@@ -43,6 +44,11 @@ class _LogContext:
 def bind_log_context(**ids: str | None) -> AbstractContextManager[None]:
     """Bind ids to every log line written inside, this task's children included; afterwards they are gone (E18)."""
     return _LogContext(ids)
+
+
+def bind_log_context_alone(**ids: str | None) -> AbstractContextManager[None]:
+    """As `bind_log_context`, without the ids around it: for work that a turn starts and that is not its own."""
+    return _LogContext(ids, alone=True)
 
 
 def describe_exception(error: BaseException | None) -> str:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from tenuto.background import run_in_background
 from tenuto.errors import Unavailable
+from tenuto.logs import bind_log_context_alone
 from tenuto.model import Scope
 from tenuto.model.generation import TurnEnded
 from tenuto.model.scope import owner_key
@@ -192,8 +193,11 @@ class CaptureQueue:
             return False
         owner.statements, owner.since = 0, asyncio.get_running_loop().time()
         captured = Captured(set(), any_read=False)
+        turns = list(owner.turns.values())
         try:
-            captured = await self._capture(list(owner.turns.values()))
+            # Of several sessions, and maybe started by the turn of another one.
+            with bind_log_context_alone(tenant=turns[0].scope.tenant):
+                captured = await self._capture(turns)
             owner.failures = 0
         except BaseException:
             owner.failures += 1

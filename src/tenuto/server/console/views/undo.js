@@ -31,6 +31,7 @@ export function undoView(actions) {
   );
   let shown = [];
   let place = null; // where the keyboard was
+  let list = null; // and in which list: its row may be drawn anew meanwhile
 
   function draw({ deleted: { last } }) {
     if (last === shown) return;
@@ -42,13 +43,14 @@ export function undoView(actions) {
     const { activeElement } = document;
     if (last.length === 0 || !activeElement.matches(":focus-visible") || node.contains(activeElement)) return;
     place = activeElement;
+    list = activeElement.closest(".sessions");
     button.focus();
   }
 
   function goBack() {
     if (!node.contains(document.activeElement)) return;
-    if (place?.isConnected) place.focus();
-    else document.getElementById("main").focus();
+    const next = place?.isConnected ? place : list?.isConnected && list.querySelector("a");
+    (next || document.getElementById("main")).focus();
   }
 
   function leave(event) {
