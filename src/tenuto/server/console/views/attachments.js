@@ -54,6 +54,7 @@ function attachmentView(actions) {
     set(node, "data-type", shown.removed ? "removed" : shown.type);
     fill(about, described(shown));
     fill(content);
+    fill(wrong);
     set(wrong, "hidden", true);
     if (shown.removed || (shown.id === null && shown.file === null)) return;
     if (shown.type === "file") fill(content, icon("file"));
@@ -71,7 +72,8 @@ function attachmentView(actions) {
     try {
       await act();
     } catch (error) {
-      complain(Problem.from(error), () => attempt(act));
+      // What was removed meanwhile is said to be so.
+      if (!shown.removed) complain(Problem.from(error), () => attempt(act));
     }
   }
 
