@@ -62,8 +62,8 @@ class ChatApp(ABC):
         """The body of a turn."""
 
     def task_body(self, text: str) -> dict[str, Any]:
-        """The body of a request of the app's own that says this."""
-        raise NotImplementedError
+        """The body of a request of the app's own that says this; only apps that ask for titles have one."""
+        raise TypeError("this app asks for nothing of its own")
 
     def task_ids(self) -> dict[str, str]:
         """The headers of such a request."""
@@ -115,12 +115,12 @@ class ChatApp(ABC):
         return answer.text
 
     async def title(self) -> str:
-        """What the app asks for a title."""
-        raise NotImplementedError
+        """What the app asks for a title, if it does."""
+        raise TypeError("this app asks for no title")
 
     async def compact(self) -> None:
-        """Have the talk summarised, and go on from the summary."""
-        raise NotImplementedError
+        """Have the talk summarised, and go on from the summary, if the app does that."""
+        raise TypeError("this app does not compact its talk")
 
     # How it is done.
 

@@ -114,7 +114,7 @@ class SessionStore(Protocol):
         search began is found, what was removed is not; `unsearched` counts what could not be looked into.
 
         Raises:
-            SearchOff: nobody may search here.
+            SearchOff: the search is off.
         """
         ...
 

@@ -27,7 +27,7 @@ class StoreUpkeep(Protocol):
         ...
 
     async def index_words(self) -> int:
-        """Index the words of sessions that this process has written and nobody writes to any more; how many.
+        """Index the words of sessions that this process has written and that are idle; how many.
 
         A search needs none of it: it indexes what it reaches.
         """
@@ -35,7 +35,7 @@ class StoreUpkeep(Protocol):
 
     async def index_all(self) -> tuple[int, int]:
         """Index the words of all sessions of all tenants that are not; how many are now, and how many were left since
-        they could not be changed. Where nobody may search, take away what is indexed."""
+        they could not be changed. Where the search is off, take away what is indexed."""
         ...
 
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:

@@ -154,7 +154,7 @@ def _with_words(
 
 
 def _without_words(base: Record | None, after: Record) -> tuple[Record, WordChange | None]:
-    """The record while nobody may search: its first change removes the words and the mark that it has."""
+    """The record while the search is off: its first change removes the words and the mark that it has."""
     if base is not None and base.head.indexed == EMPTY:
         return after, None  # Nearly always.
     after = replace(after, head=replace(after.head, indexed=EMPTY))

@@ -1,7 +1,7 @@
 """Search by words: sessions are found by digests of their terms, which are indexed after the calls that bring them.
 
 Indexing a message takes longer than storing it, so a commit only marks its session once as one with words that are not
-indexed. Every process indexes what it has written when nobody writes to it any more; a search first indexes the marked
+indexed. Every process indexes what it has written once it is idle; a search first indexes the marked
 sessions that it reaches. So it finds all that was stored when it began, and reads no messages but new ones and those
 that it shows. The words of a session are removed in the commit that removes messages, and with the session.
 """
@@ -143,7 +143,7 @@ class WordSearch:
         return done
 
     async def index_all(self) -> tuple[int, int]:
-        """Index all sessions of all tenants, or take their words away where nobody may search; how many were looked
+        """Index all sessions of all tenants, or take their words away where the search is off; how many were looked
         at, and how many were left."""
         done, left, after = 0, 0, b""
         while page := await self._records.scan(after, _MOST_INDEXED):

@@ -44,7 +44,7 @@ def index_words(record: Record | None, now: datetime, *, anew: bool = False) -> 
 
 
 def forget_words(record: Record | None, now: datetime) -> Step[None]:
-    """Find the session by no words any more. The commit removes them: it is made while nobody may search."""
+    """Find the session by no words any more. The commit removes them: it is made while the search is off."""
     is_done = record is None or record.expired(now) or record.head.indexed == EMPTY
     return Step(record=record, answer=None, changed=not is_done)
 
