@@ -61,7 +61,7 @@ class RecordStore(Protocol):
         ...
 
     async def load_all(self, keys: Sequence[bytes]) -> tuple[StoredRecord | None, ...]:
-        """Records without messages; those whose keys begin with the same `KEY_GROUP` bytes at one moment."""
+        """Records, perhaps without entries; those whose keys begin with the same `KEY_GROUP` bytes at one moment."""
         ...
 
     async def list(self, query: IndexQuery) -> tuple[FoundRecord, ...]:

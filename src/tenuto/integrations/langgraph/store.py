@@ -197,7 +197,8 @@ class TenutoStore(BaseStore):
                     return
             if len(page) < size:
                 return
-            after, size = page[-1].key, _CHUNK
+            # Behind a namespace lie others, perhaps many: little more is read of them than there was of it.
+            after, size = page[-1].key, min(2 * size, _CHUNK)
 
     async def _refresh(self, entries: Sequence[StateEntry]) -> None:
         """Let items live on, except those changed meanwhile, which does the same."""

@@ -87,7 +87,11 @@ class EngineState:
         check_changes(changes)
         codec = await self._codec(scope, namespace, writing=True)
         replaced = frozenset(change.key for change in changes if change.if_version is None)
-        made = await self._change(scope, namespace, changes, replaced, codec)
+        if all(change.if_version == 0 and not change.removes for change in changes):
+            # What must not be there yet is not looked for first: the store refuses it if it is.
+            made = await self._commit(scope, namespace, changes, [_NOTHING] * len(changes), codec)
+        else:
+            made = await self._change(scope, namespace, changes, replaced, codec)
         if made is not None:
             return made
         async with AsyncExitStack() as turns:
@@ -105,6 +109,11 @@ class EngineState:
     ) -> tuple[int, ...] | None:
         """Make all changes to what stands, or none: `None` if that has changed meanwhile."""
         held = await self._load(scope, namespace, [change.key for change in changes], replaced)
+        return await self._commit(scope, namespace, changes, held, codec)
+
+    async def _commit(
+        self, scope: Scope, namespace: str, changes: Sequence[StateChange], held: Sequence[_Held], codec: Codec
+    ) -> tuple[int, ...] | None:
         pairs = list(zip(changes, held, strict=True))
         for change, one in pairs:
             if change.if_version is not None and change.if_version != one.version:

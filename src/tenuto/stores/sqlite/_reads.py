@@ -22,6 +22,7 @@ from tenuto.model.stored import (
     Part,
     StoredRecord,
     Totals,
+    ValuePlace,
 )
 from tenuto.stores.columns import decode_index, decode_scope, refuse_damaged
 
@@ -33,6 +34,8 @@ _OLDEST_ENTRIES: Final = (
     "SELECT number, body FROM entry WHERE record = ? AND part = ? AND number BETWEEN ? AND ? ORDER BY number LIMIT ?"
 )
 _NEWEST_ENTRIES: Final = _OLDEST_ENTRIES.replace("ORDER BY number", "ORDER BY number DESC")
+_AT_ONCE: Final = 500
+_ZERO: Final = Totals()
 _ORDERS: Final = {
     IndexOrder.NEWEST: ("listed_at, key", "listed_at DESC, key DESC", "<"),
     IndexOrder.OLDEST: ("listed_at, key", "listed_at, key", ">"),
@@ -44,6 +47,17 @@ _ORDERS: Final = {
 def load_records(db: Any, loads: Sequence[tuple[bytes, int, Known]]) -> list[StoredRecord | None]:
     """Several records, as of one moment."""
     return [load_record(db, *one) for one in loads]
+
+
+def load_heads(db: Any, keys: Sequence[bytes]) -> tuple[StoredRecord | None, ...]:
+    """Several records without their entries, as of one moment."""
+    found = dict[bytes, StoredRecord]()
+    for start in range(0, len(keys), _AT_ONCE):
+        stretch = keys[start : start + _AT_ONCE]
+        text = f"SELECT {_COLUMNS} FROM whole WHERE key IN ({', '.join('?' * len(stretch))})"  # noqa: S608
+        for key, revision, head, profile, deadline in db.execute(text, stretch):
+            found[key] = StoredRecord(key=key, revision=revision, head=head, profile=profile, deadline=deadline)
+    return tuple([found.get(key) for key in keys])
 
 
 def load_record(db: Any, key: bytes, tail: int, known: Known) -> StoredRecord | None:
@@ -116,8 +130,12 @@ def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
     if query.order is IndexOrder.DEADLINE:
         clauses.append("deadline IS NOT NULL")
     if query.behind is not None:
-        clauses.append(f"({columns}) {behind} ({', '.join('?' * len(query.behind))})")
-        values += query.behind
+        start: tuple[Any, ...] = query.behind
+        if isinstance(query.behind, ValuePlace) and None not in (query.owner, query.drawer):
+            # Of one drawer by the name alone: SQLite would begin a comparison of all three at the drawer's first name.
+            columns, start = "name", (query.behind.name,)
+        clauses.append(f"({columns}) {behind} ({', '.join('?' * len(start))})")
+        values += start
     text = f"SELECT {_COLUMNS}, {_INDEX}, {_TOTALS} FROM whole WHERE {' AND '.join(clauses)} ORDER BY {order} LIMIT ?"  # noqa: S608
     limit, found = max(0, query.limit), list[FoundRecord]()
     for offset in count(0, max(1, limit)):
@@ -154,8 +172,10 @@ def _found(row: Any) -> FoundRecord:
     key, revision, head, profile, deadline, space, owner, kind, scope, listed_at, status, *rest = row
     title, drawer, namespace, name, *sums = rest
     # A column of this database may hold any type.
-    is_whole = all(isinstance(number, int) for number in (listed_at, deadline or 0, *sums))
-    listed_at, deadline = _number(listed_at) or 0, _number(deadline)
+    is_whole = {int}.issuperset(map(type, (listed_at, deadline or 0, *sums)))
+    if not is_whole:
+        listed_at, deadline = _number(listed_at) or 0, _number(deadline)
+        sums = [_number(number) or 0 for number in sums]
     return FoundRecord(
         record=StoredRecord(key=key, revision=revision, head=head, profile=profile, deadline=deadline),
         index=decode_index(
@@ -171,7 +191,7 @@ def _found(row: Any) -> FoundRecord:
             namespace=namespace,
             name=name,
         ),
-        totals=Totals.of([_number(number) or 0 for number in sums]),
+        totals=Totals.of(sums) if any(sums) else _ZERO,
     )
 
 

@@ -31,6 +31,7 @@ from tenuto.stores.sqlite._reads import (
     list_aside,
     list_records,
     list_sites,
+    load_heads,
     load_records,
     read_page,
     scan_records,
@@ -102,7 +103,7 @@ class SqliteRecords:
         return self._writer.run(touch, key, deadline)
 
     async def load_all(self, keys: Sequence[bytes]) -> tuple[StoredRecord | None, ...]:
-        return tuple(await self._readers.run(load_records, [(key, 0, Known()) for key in keys]))
+        return await self._readers.run(load_heads, keys)
 
     # Many records
 

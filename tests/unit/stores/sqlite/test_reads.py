@@ -1,0 +1,49 @@
+"""Pages of a listing begin where the one before ended: in the index, not by reading everything before it."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from tenuto.model.stored import IndexOrder, IndexQuery, Kind, ValuePlace
+from tenuto.stores.sqlite._reads import list_records
+from tenuto.stores.sqlite._schema import create_tables
+
+OWNER, DRAWER = b"o" * 16, b"d" * 16
+
+
+@pytest.mark.parametrize(
+    ("query", "plan"),
+    [
+        (
+            IndexQuery(
+                order=IndexOrder.PLACE,
+                kind=Kind.VALUE,
+                owner=OWNER,
+                drawer=DRAWER,
+                behind=ValuePlace(OWNER, DRAWER, "tea"),
+            ),
+            "record_place (owner=? AND drawer=? AND name>?)",
+        ),
+        (
+            IndexQuery(order=IndexOrder.NEWEST, owner=OWNER, behind=(7, b"key")),
+            "record_of_owner (owner=? AND kind=? AND (listed_at,key)<(?,?))",
+        ),
+        (
+            IndexQuery(order=IndexOrder.OLDEST, space=OWNER, behind=(7, b"key")),
+            "record_of_site (space=? AND kind=? AND (listed_at,key)>(?,?))",
+        ),
+    ],
+)
+def test_a_page_begins_in_its_index(query: IndexQuery, plan: str) -> None:
+    db = sqlite3.connect(":memory:")
+    create_tables(db)
+    statements: list[str] = []
+    db.set_trace_callback(statements.append)
+    assert list_records(db, query) == ()
+    db.set_trace_callback(None)
+    steps = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statements[0]}")]
+    assert any(plan in step for step in steps), steps
+    assert not any("TEMP B-TREE" in step for step in steps), steps
+    db.close()
