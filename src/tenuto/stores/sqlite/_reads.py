@@ -131,9 +131,10 @@ def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
         clauses.append("deadline IS NOT NULL")
     if query.behind is not None:
         start: tuple[Any, ...] = query.behind
-        if isinstance(query.behind, ValuePlace) and None not in (query.owner, query.drawer):
-            # Of one drawer by the name alone: SQLite would begin a comparison of all three at the drawer's first name.
-            columns, start = "name", (query.behind.name,)
+        if isinstance(query.behind, ValuePlace):
+            # Columns that are the same for all are not compared: SQLite would begin at the first name that has them.
+            given = 0 if query.owner is None else 1 if query.drawer is None else 2
+            columns, start = ", ".join(query.behind._fields[given:]), query.behind[given:]
         clauses.append(f"({columns}) {behind} ({', '.join('?' * len(start))})")
         values += start
     text = f"SELECT {_COLUMNS}, {_INDEX}, {_TOTALS} FROM whole WHERE {' AND '.join(clauses)} ORDER BY {order} LIMIT ?"  # noqa: S608

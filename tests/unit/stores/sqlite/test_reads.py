@@ -27,6 +27,10 @@ OWNER, DRAWER = b"o" * 16, b"d" * 16
             "record_place (owner=? AND drawer=? AND name>?)",
         ),
         (
+            IndexQuery(order=IndexOrder.PLACE, kind=Kind.VALUE, owner=OWNER, behind=ValuePlace(OWNER, DRAWER, "tea")),
+            "record_place (owner=? AND (drawer,name)>(?,?))",
+        ),
+        (
             IndexQuery(order=IndexOrder.NEWEST, owner=OWNER, behind=(7, b"key")),
             "record_of_owner (owner=? AND kind=? AND (listed_at,key)<(?,?))",
         ),
