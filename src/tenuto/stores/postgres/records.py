@@ -65,11 +65,7 @@ _ORDERS: Final = {
     IndexOrder.NEWEST: ("listed_at DESC, key DESC", "(listed_at, key) < (($1).behind, ($1).behind_key)"),
     IndexOrder.OLDEST: ("listed_at, key", "(listed_at, key) > (($1).behind, ($1).behind_key)"),
     IndexOrder.DEADLINE: ("deadline, key", "(deadline, key) > (($1).behind, ($1).behind_key)"),
-    IndexOrder.PLACE: (
-        "owner, drawer, left(name, 200), name",
-        "(owner, drawer, left(name, 200)) >= (($1).behind_owner, ($1).behind_drawer, left(($1).behind_name, 200)) "
-        "AND (owner, drawer, name) > (($1).behind_owner, ($1).behind_drawer, ($1).behind_name)",
-    ),
+    IndexOrder.PLACE: ("owner, drawer, name_start, name", ""),
 }
 
 
@@ -220,7 +216,7 @@ class PostgresRecords:
         if query.due is not None:
             conditions.append("due <= ($1).due AND deadline <= ($1).due")
         if query.behind is not None:
-            conditions.append(beyond)
+            conditions.append(beyond or _behind_place(query))
         place = query.behind if isinstance(query.behind, ValuePlace) else (None, None, None)
         behind = (None, None) if query.behind is None or isinstance(query.behind, ValuePlace) else query.behind
         values = (*fields.values(), query.title, query.due, *behind, *place, words, max(0, query.limit))
@@ -286,6 +282,15 @@ class PostgresRecords:
             await batches.close()
         await self._turns.close()
         await self.pool.close()
+
+
+def _behind_place(query: IndexQuery) -> str:
+    """Values behind one in order of place; the index has the start of names alone."""
+    # Columns that are the same for all are not compared: the index would be entered at the first name that has them.
+    given = 0 if query.owner is None else 1 if query.drawer is None else 2
+    columns, starts = ("owner", "drawer")[given:], ("($1).behind_owner", "($1).behind_drawer")[given:]
+    in_index = f"({', '.join((*columns, 'name_start'))}) >= ({', '.join((*starts, 'left(($1).behind_name, 200)'))})"
+    return f"{in_index} AND ({', '.join((*columns, 'name'))}) > ({', '.join((*starts, '($1).behind_name'))})"
 
 
 def _load(key: bytes, tail: int, known: Known) -> Load:

@@ -10,7 +10,7 @@ import pytest
 
 from tenuto.model import Scope
 from tenuto.model.scope import owner_key, site_key
-from tenuto.model.stored import IndexOrder, IndexQuery
+from tenuto.model.stored import IndexOrder, IndexQuery, Kind, ValuePlace
 from tenuto.stores.postgres import PostgresRecords
 from tests.record_changes import A, B, C, index_columns, message_entries, record_change
 from tests.samples import ANN, ANN_ELSEWHERE, EVE
@@ -136,3 +136,28 @@ async def test_every_table_with_a_space_is_behind_the_wall(records: PostgresReco
         "words": True,
         "migrations": False,
     }
+
+
+@pytest.mark.parametrize("drawer", [b"d" * 16, None], ids=["of a drawer", "of an owner"])
+async def test_a_page_of_values_begins_in_its_index(
+    records: PostgresRecords, connection: asyncpg.Connection[Any], drawer: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A condition that might leak what it reads is tried on the rows of the space, one by one, before any index is."""
+    asked: list[tuple[Any, ...]] = []
+
+    async def note(values: Any, conditions: str, ordering: str) -> tuple[()]:
+        asked.append((values, conditions, ordering))
+        return ()
+
+    monkeypatch.setattr(records, "_find", note)
+    owner = owner_key(ANN)
+    place = ValuePlace(owner, b"d" * 16, "tea")
+    await records.list(IndexQuery(order=IndexOrder.PLACE, kind=Kind.VALUE, owner=owner, drawer=drawer, behind=place))
+
+    await _enter(connection, ANN)
+    await connection.execute("SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off")
+    ((values, conditions, ordering),) = asked
+    statement = f"EXPLAIN SELECT * FROM records WHERE space = ($1).space AND {conditions} ORDER BY {ordering}"
+    plan = await connection.fetch(statement.replace("($1)", "($1::record_query)"), (site_key(ANN), *values[1:]))
+    condition = next(row[0] for row in plan if "Index Cond" in row[0])
+    assert "name_start" in condition, plan
