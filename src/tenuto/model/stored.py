@@ -233,9 +233,10 @@ class ValuePlace(NamedTuple):
 class IndexQuery(Value, frozen=True, kw_only=True):
     """Which records to find: those of a site, of an owner, of a drawer, or of all (for upkeep), in one order.
 
-    Listing begins behind `behind` in the order: (`listed_at` or deadline, key), or the place of a value. `due` are
-    those with a deadline up to it. `named` are values of users and chats. `title` is part of the title, casefolded.
-    With `words` they are sessions that have one word of each group; the work is that of the sessions that have them.
+    Listing begins behind `behind` in the order: (`listed_at` or deadline, key), or the place of a value, by which those
+    of one `space` are listed. `due` are those with a deadline up to it. `named` are values of users and chats. `title`
+    is part of the title, casefolded. With `words` they are sessions that have one word of each group; the work is that
+    of the sessions that have them.
     Without a `kind` it is the records of none that is known, for upkeep.
     """
 

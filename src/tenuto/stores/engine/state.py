@@ -191,6 +191,7 @@ class EngineState:
         query = IndexQuery(
             order=IndexOrder.PLACE,
             kind=Kind.VALUE,
+            space=site_key(scope),
             owner=owner,
             drawer=drawer,
             behind=ValuePlace(owner, drawer, after) if after else None,

@@ -137,7 +137,8 @@ def list_records(db: Any, query: IndexQuery) -> tuple[FoundRecord, ...]:
             columns, start = ", ".join(query.behind._fields[given:]), query.behind[given:]
         clauses.append(f"({columns}) {behind} ({', '.join('?' * len(start))})")
         values += start
-    text = f"SELECT {_COLUMNS}, {_INDEX}, {_TOTALS} FROM whole WHERE {' AND '.join(clauses)} ORDER BY {order} LIMIT ?"  # noqa: S608
+    table = "value" if query.order is IndexOrder.PLACE else "whole"
+    text = f"SELECT {_COLUMNS}, {_INDEX}, {_TOTALS} FROM {table} WHERE {' AND '.join(clauses)} ORDER BY {order} LIMIT ?"  # noqa: S608
     limit, found = max(0, query.limit), list[FoundRecord]()
     for offset in count(0, max(1, limit)):
         rows = db.execute(f"{text} OFFSET ?", (*values, limit, offset)).fetchall()

@@ -34,11 +34,17 @@ _STATEMENTS: Final = (
     SELECT record.*, revision, head, deadline, sessions, messages, tokens, cost_nanos, attachments, attachment_bytes
     FROM record JOIN head ON head.record = record.id
     """,
+    # Values are paged by this index alone: another one finds those of an owner as well, but sorts them for each page.
+    """
+    CREATE VIEW value AS
+    SELECT record.*, revision, head, deadline, sessions, messages, tokens, cost_nanos, attachments, attachment_bytes
+    FROM record INDEXED BY record_place JOIN head ON head.record = record.id WHERE kind = 'value'
+    """,
     "CREATE TABLE entry (record INTEGER NOT NULL, part TEXT NOT NULL, number INTEGER NOT NULL, body BLOB NOT NULL)",
     "CREATE UNIQUE INDEX entry_place ON entry (record, part, number)",
     "CREATE INDEX record_of_site ON record (space, kind, listed_at, key)",
     "CREATE INDEX record_of_owner ON record (owner, kind, listed_at, key)",
-    "CREATE INDEX record_place ON record (owner, drawer, name) WHERE kind = 'value'",
+    "CREATE INDEX record_place ON record (space, owner, drawer, name) WHERE kind = 'value'",
     "CREATE INDEX record_due ON record (due) WHERE due IS NOT NULL",
     # The words by which sessions are found: digests, and the beginning of the owner's key, as numbers. The sessions of
     # an owner with a word lie together, and so do those of all. Beside it the words of each in a row: one by one they

@@ -138,9 +138,17 @@ async def test_every_table_with_a_space_is_behind_the_wall(records: PostgresReco
     }
 
 
-@pytest.mark.parametrize("drawer", [b"d" * 16, None], ids=["of a drawer", "of an owner"])
+@pytest.mark.parametrize(
+    ("owner", "drawer"),
+    [(owner_key(ANN), b"d" * 16), (owner_key(ANN), None), (None, None)],
+    ids=["of a drawer", "of an owner", "of a site"],
+)
 async def test_a_page_of_values_begins_in_its_index(
-    records: PostgresRecords, connection: asyncpg.Connection[Any], drawer: bytes | None, monkeypatch: pytest.MonkeyPatch
+    records: PostgresRecords,
+    connection: asyncpg.Connection[Any],
+    owner: bytes | None,
+    drawer: bytes | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A condition that might leak what it reads is tried on the rows of the space, one by one, before any index is."""
     asked: list[tuple[Any, ...]] = []
@@ -150,14 +158,16 @@ async def test_a_page_of_values_begins_in_its_index(
         return ()
 
     monkeypatch.setattr(records, "_find", note)
-    owner = owner_key(ANN)
-    place = ValuePlace(owner, b"d" * 16, "tea")
-    await records.list(IndexQuery(order=IndexOrder.PLACE, kind=Kind.VALUE, owner=owner, drawer=drawer, behind=place))
+    place = ValuePlace(owner_key(ANN), b"d" * 16, "tea")
+    query = IndexQuery(
+        order=IndexOrder.PLACE, kind=Kind.VALUE, space=site_key(ANN), owner=owner, drawer=drawer, behind=place
+    )
+    await records.list(query)
 
     await _enter(connection, ANN)
     await connection.execute("SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off")
     ((values, conditions, ordering),) = asked
-    statement = f"EXPLAIN SELECT * FROM records WHERE space = ($1).space AND {conditions} ORDER BY {ordering}"
-    plan = await connection.fetch(statement.replace("($1)", "($1::record_query)"), (site_key(ANN), *values[1:]))
+    statement = f"EXPLAIN SELECT * FROM records WHERE {conditions} ORDER BY {ordering}"
+    plan = await connection.fetch(statement.replace("($1)", "($1::record_query)"), values)
     condition = next(row[0] for row in plan if "Index Cond" in row[0])
     assert "name_start" in condition, plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import Any, Final
 
 import pytest
 
@@ -10,32 +11,27 @@ from tenuto.model.stored import IndexOrder, IndexQuery, Kind, ValuePlace
 from tenuto.stores.sqlite._reads import list_records
 from tenuto.stores.sqlite._schema import create_tables
 
-OWNER, DRAWER = b"o" * 16, b"d" * 16
+SPACE, OWNER, DRAWER = b"s" * 16, b"o" * 16, b"d" * 16
+AT: Final = ValuePlace(OWNER, DRAWER, "tea")
+
+
+def values(**query: Any) -> IndexQuery:
+    return IndexQuery(order=IndexOrder.PLACE, kind=Kind.VALUE, space=SPACE, **query)
 
 
 @pytest.mark.parametrize(
     ("query", "plan"),
     [
-        (
-            IndexQuery(
-                order=IndexOrder.PLACE,
-                kind=Kind.VALUE,
-                owner=OWNER,
-                drawer=DRAWER,
-                behind=ValuePlace(OWNER, DRAWER, "tea"),
-            ),
-            "record_place (owner=? AND drawer=? AND name>?)",
-        ),
-        (
-            IndexQuery(order=IndexOrder.PLACE, kind=Kind.VALUE, owner=OWNER, behind=ValuePlace(OWNER, DRAWER, "tea")),
-            "record_place (owner=? AND (drawer,name)>(?,?))",
-        ),
+        (values(), "record_place (space=?)"),
+        (values(behind=AT), "record_place (space=? AND (owner,drawer,name)>(?,?,?))"),
+        (values(owner=OWNER, behind=AT), "record_place (space=? AND owner=? AND (drawer,name)>(?,?))"),
+        (values(owner=OWNER, drawer=DRAWER, behind=AT), "record_place (space=? AND owner=? AND drawer=? AND name>?)"),
         (
             IndexQuery(order=IndexOrder.NEWEST, owner=OWNER, behind=(7, b"key")),
             "record_of_owner (owner=? AND kind=? AND (listed_at,key)<(?,?))",
         ),
         (
-            IndexQuery(order=IndexOrder.OLDEST, space=OWNER, behind=(7, b"key")),
+            IndexQuery(order=IndexOrder.OLDEST, space=SPACE, behind=(7, b"key")),
             "record_of_site (space=? AND kind=? AND (listed_at,key)>(?,?))",
         ),
     ],
