@@ -77,6 +77,10 @@ class ChatApp(ABC):
         """An answer as this app keeps it."""
         return answer
 
+    def as_output(self, call: Line) -> list[Line]:
+        """What this app sends of a tool's output."""
+        return [Line(kind=Kind.OUTPUT, text=OUTPUT, id=call.id)]
+
     def keep_stopped(self, answer: Answer) -> list[Line]:
         """What the app keeps of an answer that was stopped: the words that it has received."""
         return answer.lines
@@ -139,7 +143,7 @@ class ChatApp(ABC):
             self.lines += kept
             if not answer.calls:
                 return answer.text
-            self.lines += [Line(kind=Kind.OUTPUT, text=OUTPUT, id=call.id) for call in answer.calls]
+            self.lines += [line for call in answer.calls for line in self.as_output(call)]
 
     async def _heard(self, body: dict[str, Any]) -> Answer:
         answer = Answer()

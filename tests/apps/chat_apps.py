@@ -11,6 +11,10 @@ from tests.apps.lines import Kind, Line
 from tests.apps.wires import Completions, Wire
 
 ATTACHED: Final = '<attached_files>\n<file type="file" content_type="image/png" name="red.png"/>\n</attached_files>\n\n'
+RETRIEVED: Final = (
+    "### Task:\nRespond to the user query using the provided context, incorporating inline citations.\n\n"
+    '### Output:\nProvide a clear response.\n\n<context>\n<source id="1" name="note.txt">{}\n</source>\n</context>\n\n'
+)
 RULES: Final = "# *SEARCH/REPLACE block* Rules:\n\nEvery *SEARCH/REPLACE block* must use this format."
 EXAMPLES: Final = (
     Line(kind=Kind.QUESTION, text="Change get_factorial() to use math.factorial"),
@@ -23,7 +27,8 @@ EXAMPLES: Final = (
 class OpenWebUI(ChatApp):
     """open-webui 0.12, which forwards the ids of chat and user when it is told to.
 
-    Its tasks come under the id of the chat, the title before the first answer.
+    Its tasks come under the id of the chat, the title before the first answer. A `document` that was attached is looked
+    up anew for each question, and what was found stands before the newest one.
     """
 
     name = "open-webui"
@@ -33,6 +38,7 @@ class OpenWebUI(ChatApp):
     has_edit: ClassVar[bool] = True
     tools = ("get_current_timestamp", "search_web")
     wire: ClassVar[Wire] = Completions()
+    document = ""
 
     def ids(self) -> dict[str, str]:
         user = {"x-openwebui-user-id": self.user, "x-openwebui-user-email": f"{self.user}@example.org"}
@@ -47,8 +53,18 @@ class OpenWebUI(ChatApp):
         return answer.strip()
 
     def body(self, lines: Sequence[Line]) -> dict[str, Any]:
-        tools = self.wire.tools(self.tools)
-        return {"stream": True, "model": self.model, "messages": self.wire.history(lines), "tools": tools}
+        tools, messages = self.wire.tools(self.tools), self.wire.history(lines)
+        if self.document:
+            self._retrieve(messages)
+        return {"stream": True, "model": self.model, "messages": messages, "tools": tools}
+
+    def _retrieve(self, messages: list[Any]) -> None:
+        """Write what was found in front of the question; after a call of a tool it is a message of its own."""
+        found, newest = RETRIEVED.format(self.document), messages[-1]
+        if newest["role"] == "user":
+            messages[-1] = {**newest, "content": found + newest["content"]}
+        else:
+            messages.append({"role": "user", "content": found})
 
     def task_body(self, text: str) -> dict[str, Any]:
         return {"model": self.model, "messages": [{"role": "user", "content": text}], "stream": False}

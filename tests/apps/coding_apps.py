@@ -15,6 +15,11 @@ ENVIRONMENT: Final = "<environment_context>\n  <cwd>/home/ann/shop</cwd>\n  <she
 ABORTED: Final = "<turn_aborted>\nThe user interrupted the previous turn on purpose.\n</turn_aborted>"
 REMINDER: Final = "<system-reminder>\nToday's date is 2026-11-19.\n</system-reminder>\n\n"
 INTERRUPTED: Final = "[Request interrupted by user]\n"
+READ: Final = 'Called the Read tool with the following input: {{"filePath":"/home/ann/shop/{}"}}'
+FILE: Final = (
+    "<path>/home/ann/shop/{}</path>\n<type>file</type>\n<content>\n1: {}\n\n(End of file - total 1 lines)\n</content>"
+)
+SHOWN: Final = "Attached media from tool result:"
 COMPACTED_BEFORE: Final = (
     "This session is being continued from a previous conversation. The summary below covers it.\n\n"
 )
@@ -171,7 +176,10 @@ class ClaudeCode(ChatApp):
 
 
 class OpenCode(ChatApp):
-    """opencode 1.18: the title is asked for beside the first question, under the same id."""
+    """opencode 1.18: the title is asked for beside the first question, under the same id.
+
+    Files stand in a question as the calls that read them; a picture that a tool has read is a message of the user.
+    """
 
     name = "opencode"
     has_title: ClassVar[bool] = True
@@ -180,10 +188,19 @@ class OpenCode(ChatApp):
     has_compaction: ClassVar[bool] = True
     tools = ("bash", "read", "task")
     wire: ClassVar[Wire] = Completions()
+    reads_pictures = False
 
     def ids(self) -> dict[str, str]:
         agent = "opencode/1.18.33 ai-sdk/provider-utils/4.0.23 runtime/bun/1.3.14"
         return {"x-session-id": self.chat, "x-session-affinity": self.chat, "user-agent": agent}
+
+    def as_question(self, text: str, *, picture: bool = False) -> Line:
+        read = (READ.format("red.png"), "Image read successfully") if picture else ()
+        return Line(kind=Kind.QUESTION, text=text, before=read, picture=picture)
+
+    def as_output(self, call: Line) -> list[Line]:
+        shown = Line(kind=Kind.QUESTION, text="", before=(SHOWN,), picture=True, hidden=True)
+        return [*super().as_output(call), *([shown] if self.reads_pictures else [])]
 
     def _kept(self, line: Line) -> Line:
         # Arguments are written anew, without blanks.

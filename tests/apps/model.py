@@ -47,10 +47,11 @@ class AppModel:
             return
         self.requests.append(request)
         number = len(self.requests)
-        questions = [message.text for message in request.messages if message.role is Role.USER]
+        questions = [message.text for message in request.messages if message.role is Role.USER and message.text]
         # A question that was stopped before its answer began stands before the next one in the same message.
         asked = questions[-1].splitlines()[-1]
-        if newest.role is Role.TOOL:
+        if newest.role is Role.TOOL or not newest.text:
+            # A picture alone is what a tool has read.
             yield TextDelta(text=f"The tool is done ({number}). ")
         elif "use the tool" in asked:
             call = ToolCall(id=f"call_{number}", name=request.tools[0].name, arguments={"command": "date"})

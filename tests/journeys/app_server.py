@@ -20,7 +20,8 @@ from tests.servers.loopback import serving
 ALL = "open-webui,librechat,codex,claude-code,opencode,pi"
 # By which the model tells the tasks of apps.
 TASKS = (
-    "### Task:",
+    "### Task:\nGenerate",
+    "### Task:\nPredict",
     "CONTEXT CHECKPOINT COMPACTION",
     "Write the title",
     "CRITICAL: Respond with TEXT ONLY",

@@ -28,6 +28,7 @@ from tests.apps import (
     Refused,
     Script,
 )
+from tests.apps.coding_apps import FILE, READ
 from tests.journeys.app_server import AppServer, app_server, sent_by, shown_by, shown_to_model
 
 NAMED: list[type[ChatApp]] = [OpenWebUI, LibreChat, Codex, ClaudeCode, OpenCode, Pi, Script]
@@ -224,6 +225,44 @@ async def test_a_long_chat_that_comes_at_once_is_stored_once(kind: type[ChatApp]
 
         assert await server.talk(session["id"]) == shown_by(app)
         assert len(app.lines) == 1_004
+
+
+async def test_what_was_found_in_a_document_is_no_word_of_its_user() -> None:
+    """open-webui writes it into the newest question, behind a call of a tool as a message of its own."""
+    async with app_server() as server:
+        app = await server.open(OpenWebUI)
+        assert isinstance(app, OpenWebUI)
+        app.model, app.document = "helper", "I live in Ulm, says the heron."
+        for text in ("Which bird?", "Please use the tool.", "And now?"):
+            await app.ask(text)
+            await agree(server, app)
+            assert app.headers["tenuto-history"] in ("new", "continued")
+            (instructions, *_) = server.model.requests[-1].messages
+            assert app.document in instructions.text
+        await server.service.tenuto.upkeep.drain()
+        (session,) = await server.sessions()
+        memories = (await server.get("/v1/memories"))["memories"]
+
+    assert "### Task" not in session["title"]
+    assert memories == []
+
+
+async def test_files_that_opencode_reads_are_no_words_of_its_user() -> None:
+    async with app_server() as server:
+        app = await server.open(OpenCode)
+        assert isinstance(app, OpenCode)
+        app.model, app.reads_pictures = "helper", True
+        attached = (READ.format("note.txt"), FILE.format("note.txt", "I live in Ulm, says the heron."))
+        app.lines.append(Line(kind=Kind.QUESTION, text="Which bird?", before=attached))
+        for text in ("In one word.", "Please use the tool.", "What is in the picture?"):
+            await app.ask(text, picture="picture" in text)
+            await agree(server, app)
+        await server.service.tenuto.upkeep.drain()
+        memories = (await server.get("/v1/memories"))["memories"]
+        (instructions, *_) = server.model.requests[-1].messages
+
+    assert "says the heron" in instructions.text
+    assert memories == []
 
 
 async def test_an_answer_that_goes_on_is_one_answer() -> None:

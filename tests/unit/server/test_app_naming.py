@@ -15,6 +15,7 @@ from tenuto.server.apps.naming import AppRequest, read_app_request
 from tenuto.server.apps.presets import AppRules, presets
 from tenuto.server.auth import AuthContext
 from tenuto.settings import Settings
+from tests.apps.chat_apps import RETRIEVED
 
 APPS: Final = "open-webui,librechat,claude-code,codex,opencode,pi"
 QUESTION: Final = {"messages": [{"role": "user", "content": "Where do I start?"}]}
@@ -61,6 +62,11 @@ SHAPES: Final[dict[str, tuple[dict[str, str], dict[str, Any], tuple[str, str, st
         CHAT,
         {"messages": [{"role": "user", "content": "### Task:\nGenerate tags"}]},
         ("open-webui", "other", "ann", True),
+    ),
+    "open-webui, a question about a document": (
+        CHAT,
+        {"messages": [{"role": "user", "content": f"{RETRIEVED.format('A heron.')}Which bird?"}]},
+        ("open-webui", "", "ann", True),
     ),
     "open-webui, a person's text": (
         CHAT,

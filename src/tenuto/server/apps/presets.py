@@ -97,6 +97,7 @@ class TaskRule(Value, frozen=True, kw_only=True):
     tools: Literal["none", "empty"] | None = None
     streams: bool | None = None
     begins: str = ""
+    unless: str = ""
     system: str = ""
 
     def task_of(self, headers: Headers, body: Mapping[str, Any]) -> str:
@@ -111,6 +112,8 @@ class TaskRule(Value, frozen=True, kw_only=True):
         if any(source.value(headers, body) for source in self.without):
             return ""
         if self.begins and not any(_begins(text, self.begins) for text in last_texts_of_user(body)):
+            return ""
+        if self.unless and any(_begins(text, self.unless) for text in last_texts_of_user(body)):
             return ""
         if self.system and not _begins(first_text_of_system(body), self.system):
             return ""
