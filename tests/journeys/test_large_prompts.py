@@ -94,7 +94,7 @@ async def test_one_that_does_not_fit_is_refused_before_anything_is_stored(way: s
         refused = await service.http.post(path, json=body, headers=ANN)
 
         error = refused.json()["error"]
-        assert (refused.status_code, error["code"]) == (400, "context_length_exceeded")
+        assert (refused.status_code, error["code"]) == (400, InstructionsTooLong.code)
         assert error["param"] in ("instructions", "messages")
         assert "prompt.budget raises it" in error["message"]
         assert (await service.http.get("/v1/sessions", headers=ANN)).json()["sessions"] == []
