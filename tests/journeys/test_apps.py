@@ -135,6 +135,21 @@ async def test_a_compaction_of_the_app_goes_on_in_the_same_session(kind: type[Ch
     assert talk[-4:] == shown_by(app)[-4:]
 
 
+@pytest.mark.parametrize("kind", [Codex, ClaudeCode], ids=named)
+async def test_a_summary_of_the_app_is_not_remembered_as_said_by_its_user(kind: type[ChatApp]) -> None:
+    async with app_server() as server:
+        app = await server.open(kind)
+        app.model = "helper"
+        await app.ask(HOME)
+        await app.compact()
+        app.lines[-1] = replace(app.lines[-1], text=f"{app.lines[-1].text}\n\nI live in Bonn since March.")
+        await app.ask("I like tea with milk.")
+        await server.service.tenuto.upkeep.drain()
+        memories = (await server.get("/v1/memories"))["memories"]
+
+    assert {memory["text"] for memory in memories} == {HOME, "I like tea with milk."}
+
+
 @pytest.mark.parametrize("kind", NAMED, ids=named)
 async def test_what_was_said_in_one_chat_is_known_in_the_next(kind: type[ChatApp]) -> None:
     """To its user alone: another one under the same id gets a chat of their own, and remembers nothing."""

@@ -89,6 +89,8 @@ STOPPED = "stopped"
 FINISH = "finish"
 # The key of the metadata of an input message that is no user's: a tool's output, an instruction.
 INPUT = "input"
+# The key of the metadata of a message that an app wrote as its user: a summary of the talk.
+BY_APP = "by_app"
 # The key of a tool's output, with the value true, that tells why the tool failed.
 IS_ERROR = "is_error"
 # The type of a part that holds a summary.
@@ -102,6 +104,11 @@ _REREAD = frozenset(
     {"input_text", "output_text", "refusal", "tool_result", FUNCTION_CALL, FUNCTION_CALL_OUTPUT, CHAT_CALL}
 )
 TOOL_PARTS = frozenset({"tool_call", "tool_result", FUNCTION_CALL, FUNCTION_CALL_OUTPUT, CHAT_CALL})
+
+
+def is_said_by_user(message: Draft) -> bool:
+    """Whether these are words of a user, and not what their app wrote for them."""
+    return message.role is Role.USER and BY_APP not in message.metadata
 
 
 def is_summary(message: Draft) -> bool:

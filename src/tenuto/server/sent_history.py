@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from tenuto.chat import ChatEvent, ChatRequest, LiveTurn, Reply, SentTalk, SentTurn
 from tenuto.errors import Invalid, StateCorrupt, Unavailable
 from tenuto.model import Draft
+from tenuto.model.message import BY_APP
 from tenuto.model.policy import OnMissing
 from tenuto.model.values import JsonObject
 from tenuto.server.apps.naming import SESSION, TASK, UNMARKED, AppRequest
@@ -54,7 +55,8 @@ async def begin_sent_turn(
         raise Invalid("messages: expected a message to answer")
 
     async def read_from(first: int) -> tuple[Draft, ...]:
-        return await read(talk.items[first:], talk.places[first:])
+        drafts = await read(talk.items[first:], talk.places[first:])
+        return tuple([_of_app(one) if app.summaries and one.text.startswith(app.summaries) else one for one in drafts])
 
     sent = SentTalk(
         items=talk.items,
@@ -77,6 +79,11 @@ async def begin_sent_turn(
     if app.by_history and turn.live is not None:
         await _note_history(request, context, app, talk.items, turn.live)
     return turn
+
+
+def _of_app(summary: Draft) -> Draft:
+    """A summary that an app sends as its user, marked for what reads words of users."""
+    return replace(summary, metadata={**summary.metadata, BY_APP: True})
 
 
 async def _note_history(

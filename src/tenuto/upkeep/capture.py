@@ -17,9 +17,10 @@ import msgspec
 
 from tenuto.background import run_in_background
 from tenuto.errors import Invalid, SessionNotFound, TenutoError
-from tenuto.model import Message, Page, Role, Scope
+from tenuto.model import Message, Page, Scope
 from tenuto.model.generation import TurnEnded
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
+from tenuto.model.message import is_said_by_user
 from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptPolicy
 from tenuto.model.scope import speaker_tag
@@ -210,7 +211,7 @@ class Capturer:
             statements = [
                 one
                 for one in page.messages
-                if one.role is Role.USER and (through or one.sent_at >= since) and self._may_matter(one.text)
+                if is_said_by_user(one) and (through or one.sent_at >= since) and self._may_matter(one.text)
             ]
             last = page.messages[-1].seq if page.messages else last
             read = _Portion(statements[:_READ_AT_ONCE], last, page.more_after, page.session.incarnation)

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from tenuto.lru_cache import LruCache
-from tenuto.model import Role, Session
+from tenuto.model import Session
 from tenuto.model.generation import TurnEnded
+from tenuto.model.message import is_said_by_user
 from tenuto.model.scope import session_key
 
 # Sessions that are known; those of an evicted one are found due by its next turn.
@@ -72,7 +73,7 @@ class UnreadStatements:
         before = len(reading.unread)
         for one in tail:
             recent = one.seq > last and (reading.through is not None or one.sent_at >= since)
-            if recent and one.role is Role.USER and self._states_something(one.text):
+            if recent and is_said_by_user(one) and self._states_something(one.text):
                 reading.unread[one.seq] = one.sent_at
         if tail:
             reading.judged = max(last, tail[-1].seq)

@@ -41,12 +41,9 @@ _ADDRESSES: Final = (
     *("/v1/files", "/v1/fine_tuning", "/v1/images", "/v1/moderations", "/v1/realtime", "/v1/threads", "/v1/uploads"),
     *("/v1/vector_stores", "/v1/videos"),
 )
-# What OpenAI calls by another code. Instructions that are too long keep ours: at the other one agents compact their talk
-# and ask again, for ever where it is not the talk that has no room.
-_CODES: Final = {
-    "model_unknown": (404, "model_not_found"),
-    "prompt_too_long": (400, "context_length_exceeded"),
-}
+# What OpenAI calls by another code. Instructions that are too long keep ours: at the other one agents compact their
+# talk and ask again, for ever where it is not the talk that has no room.
+_CODES: Final = {"model_unknown": (404, "model_not_found"), "prompt_too_long": (400, "context_length_exceeded")}
 _NO_QUOTA: Final = "insufficient_quota"
 _log = logging.getLogger(__name__)
 _KINDS: Final = {401: "authentication_error", 403: "permission_error", 409: "conflict_error", 429: "rate_limit_error"}
