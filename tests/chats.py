@@ -25,7 +25,7 @@ from tenuto.model.generation import (
     ToolContext,
     ToolOutput,
     ToolSpec,
-    TurnEnded,
+    TurnSnapshot,
 )
 from tenuto.model.model_names import ModelNames
 from tenuto.model.policy import OnMissing, Preset, SessionPolicy, preset
@@ -103,18 +103,18 @@ class Adder:
 class FollowUpRecorder:
     """What would follow a turn, noted instead of done."""
 
-    ended: list[TurnEnded] = field(default_factory=list)
+    ended: list[TurnSnapshot] = field(default_factory=list)
 
-    def hear(self, turn: TurnEnded) -> None:
+    def hear(self, turn: TurnSnapshot) -> None:
         pass
 
-    def follow(self, turn: TurnEnded) -> None:
+    def follow(self, turn: TurnSnapshot) -> None:
         self.ended.append(turn)
 
-    async def note_stale(self, turn: TurnEnded) -> None:
+    async def note_stale(self, turn: TurnSnapshot) -> None:
         pass
 
-    async def secure(self, turn: TurnEnded, *, through: int, adding: int) -> None:
+    async def secure(self, turn: TurnSnapshot, *, through: int, adding: int) -> None:
         pass
 
     def release(self, turn: OpenTurn, request: FinishTurn, policy: SessionPolicy) -> None:
@@ -129,7 +129,7 @@ class Talk:
     store: Store
     sessions: Sessions
     model: ScriptedModel
-    ended: list[TurnEnded]
+    ended: list[TurnSnapshot]
 
 
 def talk(

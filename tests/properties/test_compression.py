@@ -41,7 +41,7 @@ from tenuto.model import (
     tool_call,
     tool_result,
 )
-from tenuto.model.generation import TurnEnded
+from tenuto.model.generation import TurnSnapshot
 from tenuto.model.message import is_summary
 from tenuto.model.parameters import AnswerSchema
 from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
@@ -226,7 +226,7 @@ class Life:
         reply = self.reply(number)
         summary = find_summary(turn.window, turn.session.window_start)
         await self.upkeep[0].after_turn.secure(
-            self.ended(turn.session), through=summary.through if summary else 0, adding=len(reply)
+            self.snapshot(turn.session), through=summary.through if summary else 0, adding=len(reply)
         )
         try:
             done = await self.sessions.finish(turn, FinishTurn(reply=reply))
@@ -234,7 +234,7 @@ class Life:
             return
         self.note(done.messages)
         for upkeep in self.upkeep[: 1 + number % 2]:
-            upkeep.after_turn.follow(self.ended(done.session, (*turn.window, *done.messages) if number % 3 else ()))
+            upkeep.after_turn.follow(self.snapshot(done.session, (*turn.window, *done.messages) if number % 3 else ()))
 
     async def tools(self) -> None:
         """Calls and results that a client appends one by one; without turns nothing keeps them from the stored cap."""
@@ -333,8 +333,8 @@ class Life:
         for upkeep in self.upkeep:
             await upkeep.drain()
 
-    def ended(self, session: Session, loaded: tuple[Message, ...] = ()) -> TurnEnded:
-        return TurnEnded(
+    def snapshot(self, session: Session, loaded: tuple[Message, ...] = ()) -> TurnSnapshot:
+        return TurnSnapshot(
             scope=ANN,
             session=session,
             assistant="general",
@@ -443,11 +443,11 @@ async def at_rest(life: Life) -> None:
     life.plan = dataclasses.replace(life.plan, meddling="")
     before = await life.log()
     for upkeep in life.upkeep:
-        upkeep.after_turn.follow(life.ended(before.session))
+        upkeep.after_turn.follow(life.snapshot(before.session))
     await life.drain()
     once = await life.log()
     for upkeep in life.upkeep:
-        upkeep.after_turn.follow(life.ended(once.session))
+        upkeep.after_turn.follow(life.snapshot(once.session))
     await life.drain()
     assert (await life.log()).messages == once.messages
 

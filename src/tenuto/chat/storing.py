@@ -99,7 +99,7 @@ async def store(deps: ChatDeps, work: Answering) -> TurnOutcome:
     reserved = sum([entry.tokens for entry in takewhile(lambda entry: entry.kind in _NO_TALK, entries)])
     log_tail = (*turn.window, *result.messages)
     deps.follow_up.follow(
-        work.context.to_turn_ended(result.session, work.completion.text, claims_title, log_tail, reserved)
+        work.context.to_snapshot(result.session, work.completion.text, claims_title, log_tail, reserved)
     )
     return TurnOutcome(trace, result.trace, result.session)
 
@@ -262,7 +262,7 @@ async def _finish(
     context, policy = work.context, work.context.assistant.policies.sessions
     if head is not None:
         covered = context.prompt_inputs.summarized_through
-        await deps.follow_up.secure(context.to_turn_ended(head), through=covered, adding=len(request.reply))
+        await deps.follow_up.secure(context.to_snapshot(head), through=covered, adding=len(request.reply))
     try:
         result = await deps.sessions.finish(turn, request, policy)
     except TooLarge:

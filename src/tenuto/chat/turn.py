@@ -145,11 +145,11 @@ async def _answer_and_store(deps: ChatDeps, context: TurnContext, steps: StepTim
     work = Answering.of(deps, context, steps, sink)
     turn = context.turn
     # Also of a turn that fails: what was said in it is remembered.
-    hearing = deps.follow_up.hear(context.to_turn_ended(turn.session, log_tail=turn.window)) if turn else None
+    hearing = deps.follow_up.hear(context.to_snapshot(turn.session, log_tail=turn.window)) if turn else None
     try:
         async with LeaseRenewal(deps.sessions, context.turn):
             if context.turn is not None and context.turn.stale_before:
-                await deps.follow_up.note_stale(context.to_turn_ended(context.turn.session))
+                await deps.follow_up.note_stale(context.to_snapshot(context.turn.session))
             with _agent_span(deps, work):
                 await answer(deps, work)
         if hearing is not None:

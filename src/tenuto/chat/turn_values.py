@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tenuto.assistants import Assistant
 from tenuto.chat.request import ChatRequest, TurnStarted
 from tenuto.model import Content, Draft, Message, OpenTurn, Scope, Session
-from tenuto.model.generation import Persona, ToolContext, TurnEnded
+from tenuto.model.generation import Persona, ToolContext, TurnSnapshot
 from tenuto.model.prompt import PromptInputs, PromptPolicy
 from tenuto.model.session import ASSISTANT, PERSONA, PERSONAS
 from tenuto.model.values import JsonObject, Value
@@ -126,17 +126,17 @@ class TurnContext(Value, frozen=True, kw_only=True):
             input_seq=words[-1].seq if words else 0,
         )
 
-    def to_turn_ended(
+    def to_snapshot(
         self,
         session: Session,
         answer: str = "",
         claims_title: bool = False,
         log_tail: tuple[Message, ...] = (),
         reserved_tokens: int = 0,
-    ) -> TurnEnded:
-        """The event for upkeep after the turn is stored."""
+    ) -> TurnSnapshot:
+        """What upkeep is told of the turn, once it has begun and once it is stored."""
         turn = self.turn
-        return TurnEnded(
+        return TurnSnapshot(
             scope=self.scope,
             session=session,
             assistant=self.assistant.name,

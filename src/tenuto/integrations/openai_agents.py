@@ -20,7 +20,7 @@ from tenuto.integrations import missing_extra
 from tenuto.integrations.event_loops import Installation, find_bridge
 from tenuto.integrations.session_log import SessionLog
 from tenuto.model import Message, Scope, Session
-from tenuto.model.generation import TurnEnded
+from tenuto.model.generation import TurnSnapshot
 from tenuto.model.message import is_summary
 from tenuto.model.policy import Preset
 from tenuto.model.prompt import Language
@@ -139,7 +139,7 @@ class TenutoSession(SessionABC):
             return
         # The model that summarises is opened with the chat.
         await app.chat()
-        turn = TurnEnded(
+        turn = TurnSnapshot(
             scope=self.scope,
             session=page.session,
             assistant="",

@@ -281,10 +281,10 @@ class Summary(Value, frozen=True, kw_only=True):
     instructions: tuple[str, ...] = ()
 
 
-class TurnEnded(Value, frozen=True, kw_only=True):
-    """A turn that was finished and stored, for what follows it: title and compression.
+class TurnSnapshot(Value, frozen=True, kw_only=True):
+    """What upkeep is told of a turn: of one that has begun (memories), and of one that is stored (title, compression).
 
-    `session` is its head as the turn left it. `claims_title` says that this turn claimed the title and so is the one to
+    `session` is its head at that moment. `claims_title` says that this turn claimed the title and so is the one to
     have a better one made. `log_tail` is the end of the log as the turn knows it, its own messages included: with it a
     look at the store is spared where nothing is due. `reserved_tokens` are the tokens of the prompt that talk cannot
     have: system prompt, preferences, and the share of recall. `persona` is set if it is isolated. `stale_before` is the

@@ -30,7 +30,7 @@ from tenuto.model import (
     Truncation,
     TurnState,
 )
-from tenuto.model.generation import TurnEnded
+from tenuto.model.generation import TurnSnapshot
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.turn import RunningTurn, Trace
 
@@ -223,22 +223,22 @@ class TraceStore(Protocol):
 class TurnFollowUp(Protocol):
     """Work after a turn: titles, summaries, memories, and the release of a lease after an outage of the store."""
 
-    def hear(self, turn: TurnEnded) -> Task[None] | None:
+    def hear(self, turn: TurnSnapshot) -> Task[None] | None:
         """Note what the user has said in a turn that has begun, whether or not it will be answered.
 
         Returns what stores that it is yet to be remembered, if the store does not say so already; it raises nothing.
         """
         ...
 
-    async def note_stale(self, turn: TurnEnded) -> None:
+    async def note_stale(self, turn: TurnSnapshot) -> None:
         """Note, before the answer, what became stale with a turn; it raises nothing that would hinder the turn."""
         ...
 
-    def follow(self, turn: TurnEnded) -> None:
+    def follow(self, turn: TurnSnapshot) -> None:
         """Start what is due, and return at once."""
         ...
 
-    async def secure(self, turn: TurnEnded, *, through: int, adding: int) -> None:
+    async def secure(self, turn: TurnSnapshot, *, through: int, adding: int) -> None:
         """Wait until so many messages can be stored without evicting any that no summary covers."""
         ...
 

@@ -13,7 +13,7 @@ from tenuto.context import TokenCounter
 from tenuto.context.compression import compresses, compression_due, would_evict_uncovered
 from tenuto.errors import TenutoError, Unavailable
 from tenuto.model import FinishTurn, OpenTurn, Scope
-from tenuto.model.generation import TurnEnded
+from tenuto.model.generation import TurnSnapshot
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.scope import owner_key, owner_scope, session_key
 from tenuto.ports import Clock
@@ -125,11 +125,11 @@ class AfterTurn:
         """What was said and not read for memories yet, as far as this process knows."""
         return self._capturer.backlog if self._capturer is not None else CaptureBacklog(0, None)
 
-    def hear(self, turn: TurnEnded) -> asyncio.Task[None] | None:
+    def hear(self, turn: TurnSnapshot) -> asyncio.Task[None] | None:
         """As the port says."""
         return self._capturer.hear(turn) if self._capturer is not None else None
 
-    def follow(self, turn: TurnEnded) -> None:
+    def follow(self, turn: TurnSnapshot) -> None:
         """Start what is due after this turn and return at once. Failures do not reach the turn.
 
         Waiting jobs hold no history.
@@ -157,7 +157,7 @@ class AfterTurn:
         await self._sessions.trim()
         self._trim_if_due()
 
-    def _follow_with_memories(self, capturer: Capturer, turn: TurnEnded, bare: TurnEnded, subject: bytes) -> None:
+    def _follow_with_memories(self, capturer: Capturer, turn: TurnSnapshot, bare: TurnSnapshot, subject: bytes) -> None:
         # By its version: a later turn's must not take the place of one that waits.
         if turn.edited_from:
             self._jobs.start("memory edit", (subject, turn.session.version), lambda: capturer.forget_edited(bare))
@@ -166,7 +166,7 @@ class AfterTurn:
     def _start_stale_capture(self, stale: StaleCapture, scope: Scope) -> None:
         self._jobs.start("stale capture", owner_key(owner_scope(scope)), lambda: stale.capture_due(scope))
 
-    async def note_stale(self, turn: TurnEnded) -> None:
+    async def note_stale(self, turn: TurnSnapshot) -> None:
         """Note what became stale with a turn that has begun, and clear it."""
         if self._stale is not None:
             await self._stale.note(turn)
@@ -176,7 +176,7 @@ class AfterTurn:
         if self._stale is not None:
             await self._stale.capture_due(owner)
 
-    def _may_be_due(self, turn: TurnEnded) -> bool:
+    def _may_be_due(self, turn: TurnSnapshot) -> bool:
         """Judged by the messages that the turn has loaded, before the stored session is read."""
         if not turn.log_tail:
             return compresses(turn.policies.context)
@@ -191,11 +191,11 @@ class AfterTurn:
         )
         return compression is not None
 
-    async def compress(self, turn: TurnEnded) -> None:
+    async def compress(self, turn: TurnSnapshot) -> None:
         """Cover what is due now, and wait for it: for callers whose turns are not followed."""
         await self._compressor.compress(turn)
 
-    async def secure(self, turn: TurnEnded, *, through: int, adding: int) -> None:
+    async def secure(self, turn: TurnSnapshot, *, through: int, adding: int) -> None:
         """Wait until that many messages can be stored without evicting any that no summary covers.
 
         The turn awaits this before it stores its answer: `turn` describes it as finished, with the session's head as

@@ -18,7 +18,7 @@ import msgspec
 from tenuto.background import run_in_background
 from tenuto.errors import Invalid, SessionNotFound, TenutoError
 from tenuto.model import Message, Page, Scope
-from tenuto.model.generation import TurnEnded
+from tenuto.model.generation import TurnSnapshot
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.message import is_said_by_user
 from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
@@ -81,7 +81,7 @@ class Capturer:
         """What was said and not read yet, as far as this process knows."""
         return self._unread.backlog
 
-    def hear(self, turn: TurnEnded) -> Task[None] | None:
+    def hear(self, turn: TurnSnapshot) -> Task[None] | None:
         """Note what the user said in a turn, which is captured later.
 
         Returns what stores a mark of that, if the session has none: waited for before the turn is answered, it makes
@@ -103,7 +103,7 @@ class Capturer:
         marking.add_done_callback(self._marking.discard)
         return marking
 
-    async def _mark(self, turn: TurnEnded) -> None:
+    async def _mark(self, turn: TurnSnapshot) -> None:
         mark = set_mark(turn.session.id, self._clock(), isolated=turn.persona is not None)
         try:
             log = await self._memories.change_marks(turn.scope, mark)
@@ -119,7 +119,7 @@ class Capturer:
         while self._marking:
             await asyncio.wait(self._marking)
 
-    async def _adopt(self, scope: Scope, session_id: str, marks: Marks) -> TurnEnded | None:
+    async def _adopt(self, scope: Scope, session_id: str, marks: Marks) -> TurnSnapshot | None:
         """A session that another process has marked; a mark of one that is gone is removed."""
         try:
             session = (await self._sessions.messages(scope, session_id, Page(limit=1, touch=False))).session
@@ -127,7 +127,7 @@ class Capturer:
             await self._memories.change_marks(scope, remove_marks({session_id: marks[session_id].number}))
             return None
         language = session.context.get("language")
-        turn = TurnEnded(
+        turn = TurnSnapshot(
             scope=session.scope,
             session=session,
             assistant="",
@@ -147,7 +147,7 @@ class Capturer:
         self._unread.find_due(turn)
         return turn
 
-    async def _capture(self, turns: Sequence[TurnEnded]) -> Captured:
+    async def _capture(self, turns: Sequence[TurnSnapshot]) -> Captured:
         """Remember a portion of what was said in sessions of one owner, each statement once.
 
         The stored marks move with what was stored, and not before: what a process that ends has not read stays due.
@@ -155,7 +155,7 @@ class Capturer:
         turns = turns[:_SESSIONS_AT_ONCE]
         log = await self._claim(turns)
         portions: dict[str, _Portion] = {}
-        read: dict[str, TurnEnded] = {}
+        read: dict[str, TurnSnapshot] = {}
         progress: dict[str, ReadThrough] = {}
         for turn in turns:
             mark = log.unread.get(turn.session.id, UnreadMark(0))
@@ -185,7 +185,7 @@ class Capturer:
         done = {name for name, one in portions.items() if not one.more}
         return Captured(done, any_read=any(one.messages or one.more for one in portions.values()))
 
-    async def _claim(self, turns: Sequence[TurnEnded]) -> MemoryLog:
+    async def _claim(self, turns: Sequence[TurnSnapshot]) -> MemoryLog:
         """How far the sessions were read, and who reads them: with a model this process, unless another one does."""
         scope = turns[0].scope
         for turn in turns:
@@ -197,7 +197,7 @@ class Capturer:
         names = [turn.session.id for turn in turns]
         return await self._memories.change_marks(scope, claim_marks(names, self._reader, self._clock()))
 
-    async def _read_unread(self, turn: TurnEnded, through: int) -> _Portion:
+    async def _read_unread(self, turn: TurnSnapshot, through: int) -> _Portion:
         """The oldest statements after a message of the stored session."""
         since, last = oldest_due(turn.session), through
         read = _Portion([], through, more=True, incarnation="")
@@ -219,7 +219,7 @@ class Capturer:
                 read = read._replace(through=read.messages[-1].seq, more=True)
         return read
 
-    async def forget_edited(self, turn: TurnEnded) -> None:
+    async def forget_edited(self, turn: TurnSnapshot) -> None:
         """Take back what was captured from messages that an edit has removed; what was said elsewhere, too, stays."""
         if not self._covers(turn):
             return
@@ -231,7 +231,7 @@ class Capturer:
             if from_messages and one.seqs[-1] >= turn.edited_from and one.seqs[0] < turn.edited_until:
                 await self._memories.unmention(turn.scope, one.id)
 
-    def _covers(self, turn: TurnEnded) -> bool:
+    def _covers(self, turn: TurnSnapshot) -> bool:
         policy, scope = self._memories.policy, turn.scope
         return turn.recalls and policy.covers(scope) and (scope.chat is None or policy.in_groups)
 
@@ -274,7 +274,7 @@ class Capturer:
     def _may_matter(self, text: str) -> bool:
         return states_something(text) or self._instructions.may_find(text)
 
-    async def _extract(self, turn: TurnEnded, messages: Sequence[Message]) -> list[Memory]:
+    async def _extract(self, turn: TurnSnapshot, messages: Sequence[Message]) -> list[Memory]:
         """What is to be remembered of these statements of a session."""
         taken = await self._notes.take_notes(turn, messages)
         quoted = ["" if notes is not None else one.text for one, notes in zip(messages, taken, strict=True)]
@@ -283,7 +283,7 @@ class Capturer:
         return [memory for each in memories for memory in each]
 
     async def _make_memories(
-        self, turn: TurnEnded, message: Message, notes: list[CapturedNote] | None, instructions: Sequence[str]
+        self, turn: TurnSnapshot, message: Message, notes: list[CapturedNote] | None, instructions: Sequence[str]
     ) -> Sequence[Memory]:
         source = MemorySource.MODEL if notes is not None else MemorySource.QUOTE
         if notes is None:
@@ -311,7 +311,7 @@ class Capturer:
             if text
         ]
 
-    async def _redact(self, turn: TurnEnded, message: str, notes: Sequence[str]) -> list[str]:
+    async def _redact(self, turn: TurnSnapshot, message: str, notes: Sequence[str]) -> list[str]:
         """Notes as the policy and the types of the session and its assistant allow them."""
         return await self._redaction.for_memory(turn.session, turn.policies.privacy_also, message, notes)
 

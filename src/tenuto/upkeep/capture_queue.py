@@ -12,7 +12,7 @@ from tenuto.background import run_in_background
 from tenuto.errors import Unavailable
 from tenuto.logs import bind_log_context_alone
 from tenuto.model import Scope
-from tenuto.model.generation import TurnEnded
+from tenuto.model.generation import TurnSnapshot
 from tenuto.model.scope import owner_key
 from tenuto.recall.unread_marks import Marks
 from tenuto.upkeep.jobs import Jobs
@@ -46,7 +46,7 @@ class _Owner:
 
     since: float
     last: float
-    turns: dict[str, TurnEnded] = field(default_factory=dict)
+    turns: dict[str, TurnSnapshot] = field(default_factory=dict)
     statements: int = 0
     failures: int = 0
     slow: bool = False
@@ -70,8 +70,8 @@ class CaptureQueue:
         *,
         jobs: Jobs,
         unread: UnreadStatements,
-        capture: Callable[[Sequence[TurnEnded]], Awaitable[Captured]],
-        adopt: Callable[[Scope, str, Marks], Awaitable[TurnEnded | None]],
+        capture: Callable[[Sequence[TurnSnapshot]], Awaitable[Captured]],
+        adopt: Callable[[Scope, str, Marks], Awaitable[TurnSnapshot | None]],
     ) -> None:
         self._jobs = jobs
         self._unread = unread
@@ -80,7 +80,7 @@ class CaptureQueue:
         self._owners: dict[bytes, _Owner] = {}
         self._waited_for: set[asyncio.Task[bool]] = set()
 
-    def add(self, turn: TurnEnded, statements: int) -> None:
+    def add(self, turn: TurnSnapshot, statements: int) -> None:
         """Note that a session has something to read, and how much of it is new."""
         key, now = owner_key(turn.scope), asyncio.get_running_loop().time()
         owner = self._owners.get(key)

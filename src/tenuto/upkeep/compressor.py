@@ -31,7 +31,7 @@ from tenuto.context.summary_request import SummaryRequest, append_shown, build_s
 from tenuto.context.wording import majority_language
 from tenuto.errors import SessionNotFound
 from tenuto.model import Message, Page, Rewrite, Role, Scope, Session, Usage
-from tenuto.model.generation import Summary, TurnEnded
+from tenuto.model.generation import Summary, TurnSnapshot
 from tenuto.model.media import shown_media, with_media_named
 from tenuto.model.message import readable_messages
 from tenuto.model.policy import ContextPolicy
@@ -81,7 +81,7 @@ class Compressor:
         self.counter = counter
         self._clock = clock
 
-    async def compress(self, turn: TurnEnded, *, adding: int = 0, at_once: bool = False) -> None:
+    async def compress(self, turn: TurnSnapshot, *, adding: int = 0, at_once: bool = False) -> None:
         """Cover what is due; `at_once` uses no model."""
         for _ in range(_STEPS):
             try:
@@ -116,7 +116,7 @@ class Compressor:
         language = majority_language(texts, otherwise)
         return (await self._summarize(scope, language, messages, "", limits))[0]
 
-    async def _load_uncovered(self, turn: TurnEnded) -> _UncoveredLog:
+    async def _load_uncovered(self, turn: TurnSnapshot) -> _UncoveredLog:
         """Load what no summary covers, from the newest message backwards to the summary."""
         page = await self._sessions.messages(turn.scope, turn.session.id, Page(limit=_LOOK))
         session, messages = page.session, page.messages
@@ -134,7 +134,7 @@ class Compressor:
             messages = (*page.messages, *messages)
 
     async def _store_summary(
-        self, turn: TurnEnded, session: Session, compression: DueCompression, at_once: bool
+        self, turn: TurnSnapshot, session: Session, compression: DueCompression, at_once: bool
     ) -> bool:
         """Store the summary; returns whether it is stored, by this or another process."""
         limits = self._summary_limits(turn)
@@ -190,7 +190,7 @@ class Compressor:
             messages = tuple(self.counter.with_count(replace(message, tokens=0)) for message in redacted)
             await self._sessions.rewrite(session.scope, session.id, Rewrite(messages=messages))
 
-    async def _is_unchanged(self, turn: TurnEnded, session: Session, last: Message) -> bool:
+    async def _is_unchanged(self, turn: TurnSnapshot, session: Session, last: Message) -> bool:
         try:
             page = await self._sessions.messages(turn.scope, session.id, Page(limit=1, after=last.seq - 1))
         except SessionNotFound:
@@ -198,7 +198,7 @@ class Compressor:
         same_log = (session.incarnation, session.window_start) == (page.session.incarnation, page.session.window_start)
         return same_log and bool(page.messages) and page.messages[0].id == last.id
 
-    def _summary_limits(self, turn: TurnEnded) -> SummaryLimits:
+    def _summary_limits(self, turn: TurnSnapshot) -> SummaryLimits:
         """How long the summary may be; the size limit of messages holds for it too."""
         return self._storable(summary_limits(turn.prompt, turn.policies.context, self.counter))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tenuto.model import Message
-from tenuto.model.generation import TurnEnded
+from tenuto.model.generation import TurnSnapshot
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.upkeep.jobs import SmallModel
 from tenuto.upkeep.model_notes import (
@@ -34,7 +34,7 @@ class NoteTaker:
         self._redaction = redaction
         self._requests = asyncio.Semaphore(_REQUESTS_AT_ONCE)
 
-    async def take_notes(self, turn: TurnEnded, messages: Sequence[Message]) -> list[list[CapturedNote] | None]:
+    async def take_notes(self, turn: TurnSnapshot, messages: Sequence[Message]) -> list[list[CapturedNote] | None]:
         """What the model notes of each message; `None` for one whose sentences are to be quoted instead."""
         model = self._model
         if model is None:
@@ -44,7 +44,9 @@ class NoteTaker:
         results = await asyncio.gather(*[self._ask(model, turn, part) for part in parts])
         return [notes for each in results for notes in each]
 
-    async def _ask(self, model: SmallModel, turn: TurnEnded, texts: Sequence[str]) -> list[list[CapturedNote] | None]:
+    async def _ask(
+        self, model: SmallModel, turn: TurnSnapshot, texts: Sequence[str]
+    ) -> list[list[CapturedNote] | None]:
         system, tokens = NOTES_SYSTEM[turn.language], notes_tokens(texts)
         why = "whose answer was unusable"
         for again in (False, True):

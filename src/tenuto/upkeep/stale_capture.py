@@ -15,7 +15,7 @@ from tenuto.context.compression import of_persona
 from tenuto.errors import SessionNotFound, TenutoError
 from tenuto.lru_cache import LruCache
 from tenuto.model import Changes, Message, Page, Role, Scope, Session
-from tenuto.model.generation import TurnEnded
+from tenuto.model.generation import TurnSnapshot
 from tenuto.model.memory import MAX_MEMORY, Memory, MemoryKind, MemorySource
 from tenuto.model.message import is_summary
 from tenuto.model.scope import owner_key, owner_scope, speaker_tag
@@ -48,7 +48,7 @@ class StaleCapture:
         # What could not be noted, since the store was away.
         self._unnoted = LruCache[bytes, tuple[StaleStretch, ...]](_OWNERS)
 
-    async def note(self, turn: TurnEnded) -> None:
+    async def note(self, turn: TurnSnapshot) -> None:
         """Note what became stale with a turn that has begun, and clear it; neither hinders the turn."""
         scope = turn.scope
         if turn.recalls and self._covers(scope):
@@ -74,7 +74,7 @@ class StaleCapture:
         except TenutoError as error:
             _log.info("a stale session is cleared with its answer: %s", error.code)
 
-    def may_be_due(self, turn: TurnEnded) -> bool:
+    def may_be_due(self, turn: TurnSnapshot) -> bool:
         """Whether stretches of the owner of a turn may wait, as far as this process knows."""
         if turn.policies.sessions.stale_after is None or not self._covers(turn.scope):
             return False

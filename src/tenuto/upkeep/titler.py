@@ -8,7 +8,7 @@ from typing import Final
 from tenuto.compare_and_set import retry_on_conflict
 from tenuto.errors import SessionNotFound, Unavailable
 from tenuto.model import Session
-from tenuto.model.generation import TurnEnded
+from tenuto.model.generation import TurnSnapshot
 from tenuto.privacy.turn_redaction import UpkeepRedaction
 from tenuto.sessions import Sessions
 from tenuto.sessions.model_titles import ModelTitle, TitleFault, cut_title, read_title, title_request
@@ -26,7 +26,7 @@ class Titler:
         self._model = model
         self._redaction = redaction
 
-    async def title(self, turn: TurnEnded) -> None:
+    async def title(self, turn: TurnSnapshot) -> None:
         """Set a title. If the model gives none, the fallback stays and a later turn tries again.
 
         A title that is too long, and an answer that is no title alone, is asked for once more; then it is cut.
@@ -39,7 +39,7 @@ class Titler:
             # A session without any title gets the fallback even if the model failed.
             await self._store(turn, text)
 
-    async def _generate(self, turn: TurnEnded, model: SmallModel) -> str | None:
+    async def _generate(self, turn: TurnSnapshot, model: SmallModel) -> str | None:
         question, answer = [
             self._redaction.for_model(turn.scope, await self._redaction.for_title(turn.session, text))
             for text in (turn.question, turn.answer)
@@ -58,14 +58,14 @@ class Titler:
         return cut_title(text, question, turn.policies.sessions.title_characters)
 
     async def _ask(
-        self, turn: TurnEnded, model: SmallModel, question: str, answer: str, fault: TitleFault | None = None
+        self, turn: TurnSnapshot, model: SmallModel, question: str, answer: str, fault: TitleFault | None = None
     ) -> ModelTitle:
         system, text = title_request(question, answer, fault)
         prompt = await self._redaction.to_model(turn.scope, text)
         completion = await model(turn.scope, system, prompt, _TITLE_TOKENS)
         return read_title(completion, question, answer, turn.policies.sessions.title_characters)
 
-    async def _store(self, turn: TurnEnded, text: str | None) -> None:
+    async def _store(self, turn: TurnSnapshot, text: str | None) -> None:
         question, limit = turn.question, turn.policies.sessions.fallback_title_characters
         replacement = fallback_title(await self._redaction.for_title(turn.session, question), turn.language, limit)
 

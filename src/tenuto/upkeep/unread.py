@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from tenuto.lru_cache import LruCache
 from tenuto.model import Session
-from tenuto.model.generation import TurnEnded
+from tenuto.model.generation import TurnSnapshot
 from tenuto.model.message import is_said_by_user
 from tenuto.model.scope import session_key
 
@@ -59,7 +59,7 @@ class UnreadStatements:
         self._states_something = states_something
         self._readings = LruCache[bytes, _Reading](_SESSIONS)
 
-    def note(self, turn: TurnEnded) -> int:
+    def note(self, turn: TurnSnapshot) -> int:
         """Note what the user said in a turn, and whether more may be unread; returns how many statements are new."""
         key = session_key(turn.scope, turn.session.id)
         reading = self._readings.get(key)
@@ -79,38 +79,38 @@ class UnreadStatements:
             reading.judged = max(last, tail[-1].seq)
         return len(reading.unread) - before
 
-    def is_due(self, turn: TurnEnded) -> bool:
+    def is_due(self, turn: TurnSnapshot) -> bool:
         """Whether there is anything to read in a session."""
         reading = self._reading(turn)
         return reading is not None and reading.is_due
 
-    def last_mark(self, turn: TurnEnded) -> int:
+    def last_mark(self, turn: TurnSnapshot) -> int:
         """The number of the mark that this process set since the session was read last, 0 without one."""
         reading = self._reading(turn)
         return reading.mark if reading is not None else 0
 
-    def set_mark(self, turn: TurnEnded, number: int) -> None:
+    def set_mark(self, turn: TurnSnapshot, number: int) -> None:
         """Note the number of a mark that this process has set."""
         reading = self._reading(turn)
         if reading is not None:
             reading.mark = number
 
-    def begin(self, turn: TurnEnded) -> None:
+    def begin(self, turn: TurnSnapshot) -> None:
         """Note that a capture begins to read a session: it may remove the mark, and what is said later is not in it."""
         reading = self._reading(turn)
         if reading is not None:
             reading.mark, reading.until = 0, reading.judged
 
-    def find_due(self, turn: TurnEnded) -> None:
+    def find_due(self, turn: TurnSnapshot) -> None:
         """Note that a session has something to read which this process has not seen."""
         self._readings.put(session_key(turn.scope, turn.session.id), _Reading(behind=True))
 
-    def read_through(self, turn: TurnEnded) -> int | None:
+    def read_through(self, turn: TurnSnapshot) -> int | None:
         """The last message of a session that was read; `None` if the store has to be asked."""
         reading = self._reading(turn)
         return reading.through if reading is not None else None
 
-    def settle(self, turn: TurnEnded, through: int, *, more: bool) -> None:
+    def settle(self, turn: TurnSnapshot, through: int, *, more: bool) -> None:
         """Note that a session was read so far."""
         reading = self._reading(turn)
         if reading is not None:
@@ -119,7 +119,7 @@ class UnreadStatements:
             last = through if more else max(through, reading.until)
             reading.unread = {seq: said_at for seq, said_at in reading.unread.items() if seq > last}
 
-    def drop(self, turn: TurnEnded) -> None:
+    def drop(self, turn: TurnSnapshot) -> None:
         """Forget a session that is gone."""
         self._readings.pop(session_key(turn.scope, turn.session.id))
 
@@ -129,7 +129,7 @@ class UnreadStatements:
         unread = [said_at for _, reading in self._readings.items() for said_at in reading.unread.values()]
         return CaptureBacklog(len(unread), min(unread, default=None))
 
-    def _reading(self, turn: TurnEnded) -> _Reading | None:
+    def _reading(self, turn: TurnSnapshot) -> _Reading | None:
         return self._readings.peek(session_key(turn.scope, turn.session.id))
 
 

@@ -14,7 +14,7 @@ from tenuto.errors import SessionNotFound, Unavailable
 from tenuto.lazy_imports import lazy_module
 from tenuto.model import AppendResult, Draft, FinishTurn, OpenTurn, Page, Role, Scope, Session, TurnState
 from tenuto.model.analytics import UsageCounts
-from tenuto.model.generation import Summary, TurnEnded
+from tenuto.model.generation import Summary, TurnSnapshot
 from tenuto.model.message import is_summary
 from tenuto.model.policy import MOST_LOADED, Preset
 from tenuto.model.prompt import Language, PromptPolicy
@@ -246,7 +246,7 @@ class CallerTurns:
 
     async def _compress(self, scope: Scope, session: Session, *, adding: int = 0, at_once: bool = False) -> None:
         """Summarise what is due; `at_once` without a model."""
-        ended = TurnEnded(
+        turn = TurnSnapshot(
             scope=scope,
             session=session,
             assistant="",
@@ -257,7 +257,7 @@ class CallerTurns:
             # The window leaves so much to the caller's own prompt, and what it has no room for must be covered.
             reserved_tokens=conversation.MARGIN,
         )
-        await self._compressor.compress(ended, adding=adding, at_once=at_once)
+        await self._compressor.compress(turn, adding=adding, at_once=at_once)
 
     @property
     def _compresses(self) -> bool:

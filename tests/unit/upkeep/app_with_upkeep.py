@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tenuto.context.compression import find_summary
 from tenuto.model import FinishTurn, Message, Page, Retention, Scope, Session, text_part
-from tenuto.model.generation import Summary, TurnEnded
+from tenuto.model.generation import Summary, TurnSnapshot
 from tenuto.model.message import is_summary
 from tenuto.model.policy import ContextPolicy, Preset, SessionPolicy
 from tenuto.model.prompt import Language, PromptPolicy
@@ -119,10 +119,10 @@ class SessionsWithUpkeep:
         claim = claim_title(begun.session, question, Language.ENGLISH, self.clock(), limit=40, model=has_model)
         done = await self.sessions.finish(begun, FinishTurn(reply=(answers(answer),), changes=claim))
         if follow:
-            self.upkeep.after_turn.follow(self.ended(done.session, question, answer, claims_title=claim is not None))
+            self.upkeep.after_turn.follow(self.snapshot(done.session, question, answer, claims_title=claim is not None))
         return done.session
 
-    def ended(self, session: Session, question: str = "", answer: str = "", **rest: Any) -> TurnEnded:
+    def snapshot(self, session: Session, question: str = "", answer: str = "", **rest: Any) -> TurnSnapshot:
         given = {
             "scope": ANN,
             "session": session,
@@ -134,7 +134,7 @@ class SessionsWithUpkeep:
             "answer": answer,
             **rest,
         }
-        return TurnEnded(**given)
+        return TurnSnapshot(**given)
 
     async def talk(self, turns: int, session_id: str | None = None) -> Session:
         """So many turns, with nothing following them."""

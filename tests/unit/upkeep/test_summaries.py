@@ -17,7 +17,7 @@ from tenuto.context.extract import summarise
 from tenuto.context.summary_request import build_summary_request
 from tenuto.errors import ModelFailed, SessionNotFound, Unavailable
 from tenuto.model import AppendBatch, AppendResult, FinishTurn, Message, Page, Role, Scope, Session, Truncation
-from tenuto.model.generation import Summary, TurnEnded
+from tenuto.model.generation import Summary, TurnSnapshot
 from tenuto.model.message import is_summary, text_part, tool_result
 from tenuto.model.policy import SessionPolicy
 from tenuto.model.prompt import Language
@@ -51,7 +51,7 @@ async def compress(harness: SessionsWithUpkeep, session: Session, **rest: Any) -
 
 
 async def follow(harness: SessionsWithUpkeep, session: Session, **rest: Any) -> None:
-    harness.upkeep.after_turn.follow(harness.ended(session, **rest))
+    harness.upkeep.after_turn.follow(harness.snapshot(session, **rest))
     await harness.upkeep.drain()
 
 
@@ -132,10 +132,10 @@ async def test_each_covered_message_is_read_by_the_model_or_extracted(
 
 async def test_no_second_job_waits_while_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """What came meanwhile is found due after the next turn. Characters have summaries of their own."""
-    runs: list[TurnEnded] = []
+    runs: list[TurnSnapshot] = []
     gate = asyncio.Event()
 
-    async def compress(_: Compressor, ended: TurnEnded) -> None:
+    async def compress(_: Compressor, ended: TurnSnapshot) -> None:
         runs.append(ended)
         await gate.wait()
 
@@ -143,7 +143,7 @@ async def test_no_second_job_waits_while_one_runs(monkeypatch: pytest.MonkeyPatc
     harness = SessionsWithUpkeep()
     session = await harness.talk(16)
     for persona in (None, None, "elder", None, "elder"):
-        harness.upkeep.after_turn.follow(replace(harness.ended(session), persona=persona))
+        harness.upkeep.after_turn.follow(replace(harness.snapshot(session), persona=persona))
         await asyncio.sleep(0)
 
     gate.set()
@@ -269,7 +269,7 @@ async def test_two_processes_that_compress_the_same_range_store_one_entry() -> N
     both = [harness.another(), harness.another()]
 
     for upkeep in both:
-        upkeep.after_turn.follow(harness.ended(session))
+        upkeep.after_turn.follow(harness.snapshot(session))
     for upkeep in both:
         await upkeep.drain()
 
@@ -359,13 +359,13 @@ async def test_work_that_a_crash_cut_off_is_found_due_again() -> None:
     never = asyncio.Event()
     model.meanwhile = never.wait
     harness, session = await talked(model)
-    harness.upkeep.after_turn.follow(harness.ended(session))
+    harness.upkeep.after_turn.follow(harness.snapshot(session))
     await harness.upkeep.drain(timedelta(0))
     assert await harness.entries(session) == []
 
     model.meanwhile = None
     harness.upkeep = harness.another()
-    harness.upkeep.after_turn.follow(harness.ended(await harness.talk(1, session.id)))
+    harness.upkeep.after_turn.follow(harness.snapshot(await harness.talk(1, session.id)))
     await harness.upkeep.drain()
 
     assert len(await harness.entries(session)) == 1
@@ -389,7 +389,7 @@ async def test_the_store_is_not_asked_when_the_turn_knows_that_nothing_is_due() 
     loaded = await harness.log(session)
     await harness.sessions.delete(ANN, session.id)
 
-    harness.upkeep.after_turn.follow(harness.ended(session, log_tail=loaded))
+    harness.upkeep.after_turn.follow(harness.snapshot(session, log_tail=loaded))
 
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "tenuto summary"]
 
@@ -402,7 +402,7 @@ async def test_near_the_cap_the_turn_itself_secures_what_would_slide_out() -> No
     turn = await harness.sessions.begin(ANN, TurnRequest(user_messages=(says("one more"),), session_id=session.id))
     reply = tuple(answers(f"reply {number}") for number in range(6))
 
-    await harness.upkeep.after_turn.secure(harness.ended(turn.session), through=0, adding=len(reply))
+    await harness.upkeep.after_turn.secure(harness.snapshot(turn.session), through=0, adding=len(reply))
     await harness.sessions.finish(turn, FinishTurn(reply=reply))
 
     summary = await harness.summary(session)
@@ -432,7 +432,7 @@ async def test_far_from_the_cap_securing_asks_nothing_of_the_store(caplog: pytes
     store.away = True
 
     with caplog.at_level(logging.DEBUG, logger="tenuto"):
-        await harness.upkeep.after_turn.secure(harness.ended(session), through=0, adding=6)
+        await harness.upkeep.after_turn.secure(harness.snapshot(session), through=0, adding=6)
 
     assert (store.refused, caplog.text) == (0, "")
 
@@ -444,7 +444,7 @@ async def test_a_store_that_is_away_harms_neither_turn_nor_session(caplog: pytes
     store.away = True
 
     with caplog.at_level(logging.WARNING):
-        await harness.upkeep.after_turn.secure(harness.ended(session), through=0, adding=10)
+        await harness.upkeep.after_turn.secure(harness.snapshot(session), through=0, adding=10)
         await follow(harness, session)
 
     assert caplog.text.count("a summary was postponed: Unavailable") == 2

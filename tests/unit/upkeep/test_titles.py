@@ -26,7 +26,7 @@ from tests.unit.upkeep.app_with_upkeep import (
 
 async def follow(harness: SessionsWithUpkeep, session: Session) -> str:
     """Follow a turn that claimed the title, and read the title that came of it."""
-    harness.upkeep.after_turn.follow(harness.ended(session, QUESTION, ANSWER, claims_title=True))
+    harness.upkeep.after_turn.follow(harness.snapshot(session, QUESTION, ANSWER, claims_title=True))
     await harness.upkeep.drain()
     return (await harness.title(session))[0]
 
@@ -179,7 +179,7 @@ async def test_a_session_that_is_gone_needs_no_title() -> None:
     assert harness.model is not None
     harness.model.meanwhile = lambda: harness.sessions.delete(ANN, session.id)
 
-    harness.upkeep.after_turn.follow(harness.ended(session, QUESTION, ANSWER, claims_title=True))
+    harness.upkeep.after_turn.follow(harness.snapshot(session, QUESTION, ANSWER, claims_title=True))
     await harness.upkeep.drain()
 
     with pytest.raises(SessionNotFound):
