@@ -154,7 +154,7 @@ def new_record(scope: Scope, session_id: str, new: NewSession, incarnation: str,
     return Record(head=head, profile=profile)
 
 
-def save(record: Record, now: datetime) -> Record:
+def complete_change(record: Record, now: datetime) -> Record:
     """Finish a change: caps, version, time, deadline. The time of a session never goes backwards."""
     profile, retention = record.profile, record.profile.retention
     now = max(now, record.head.updated_at)

@@ -8,7 +8,7 @@ from tenuto.model import AppendBatch, AppendResult, Scope
 from tenuto.model.turn import turn_offsets
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import KeyedWrite, Record, Step
-from tenuto.stores.engine.rules.access import require_or_create, save, spend
+from tenuto.stores.engine.rules.access import complete_change, require_or_create, spend
 from tenuto.stores.engine.rules.keys import find_write, remember
 from tenuto.stores.engine.rules.log import append_messages, is_repeated
 from tenuto.stores.engine.rules.turns import span_of
@@ -38,6 +38,6 @@ def append(
             finished=True,
         )
         record = remember(record, write)
-    record = save(spend(record, batch.total_usage.tokens, batch.total_usage.cost_nanos), now)
+    record = complete_change(spend(record, batch.total_usage.tokens, batch.total_usage.cost_nanos), now)
     answer = AppendResult(session=record.session, messages=stored, created=created, expired=expired)
     return Step(record=record, answer=answer, created=created, added=stored)

@@ -23,7 +23,7 @@ from tenuto.stores.engine.record import (
     overlaps,
     with_tail,
 )
-from tenuto.stores.engine.rules.access import apply_changes, require, require_version, save
+from tenuto.stores.engine.rules.access import apply_changes, complete_change, require, require_version
 from tenuto.stores.engine.rules.attachments import attach_again, find_attachment, forget_unshown, without_attachment
 from tenuto.stores.engine.rules.keys import forget_all, revise
 from tenuto.stores.engine.rules.log import add_turn_starts
@@ -33,7 +33,7 @@ def patch(record: Record | None, scope: Scope, session_id: str, changes: Changes
     """Change the head."""
     record = require(record, scope, session_id, now)
     require_version(record, changes.if_version)
-    record = save(apply_changes(record, changes), now)
+    record = complete_change(apply_changes(record, changes), now)
     return Step(record=record, answer=record.session)
 
 
@@ -50,7 +50,7 @@ def reset(
     metadata = {name: value for name, value in record.profile.metadata.items() if name in keep_metadata}
     profile = replace(record.profile, context={}, metadata=metadata)
     record = forget_unshown(replace(record, head=head, profile=profile, tail=(), tail_from=start))
-    record = save(record, now)
+    record = complete_change(record, now)
     return Step(record=record, answer=record.session, truncated=0, traces_from=0)
 
 
@@ -79,7 +79,7 @@ def truncate(record: Record | None, scope: Scope, session_id: str, request: Trun
         closed=head.closed if within is not None else None,
     )
     tail = tuple([message for message in record.tail if message.seq <= after or message.seq in request.keep_seqs])
-    record = save(forget_unshown(replace(record, head=head, tail=tail)), now)
+    record = complete_change(forget_unshown(replace(record, head=head, tail=tail)), now)
     kept = tuple([message.seq for message in spared])
     return Step(record=record, answer=record.session, truncated=after, spared=kept, traces_from=lost_turn)
 

@@ -13,7 +13,7 @@ from tenuto.model import AppendBatch, BeginTurn, Draft, FinishTurn, OpenTurn
 from tenuto.model.turn import JOURNALED_AFTER, turn_offsets
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import EMPTY, KeyedWrite, Record, Step
-from tenuto.stores.engine.rules.access import apply_changes, save, spend
+from tenuto.stores.engine.rules.access import apply_changes, complete_change, spend
 from tenuto.stores.engine.rules.keys import all_writes, remember
 from tenuto.stores.engine.rules.log import append_messages
 from tenuto.stores.engine.rules.turns import append_turn, finish_key, is_finished, traces_of
@@ -23,7 +23,7 @@ def begin_late(record: Record, request: BeginTurn, after: int, now: datetime) ->
     """Append the messages of a turn while another one runs; its key stays open for the reply."""
     late = replace(request, user_messages=_mark(request.user_messages, after), producer=None)
     record, _, stored = append_turn(record, late, lenient=True)
-    return Step(record=save(record, now), answer=None, added=stored)
+    return Step(record=complete_change(record, now), answer=None, added=stored)
 
 
 def finish_late(record: Record, turn: OpenTurn, request: FinishTurn, after: int, now: datetime) -> Step[None] | None:
@@ -45,7 +45,7 @@ def finish_late(record: Record, turn: OpenTurn, request: FinishTurn, after: int,
     record = spend(record, request.usage.tokens, request.usage.cost_nanos)
     if request.changes is not None:
         record = apply_changes(record, request.changes)
-    return Step(record=save(record, now), answer=None, added=stored, traces=traces_of(request, number))
+    return Step(record=complete_change(record, now), answer=None, added=stored, traces=traces_of(request, number))
 
 
 def _find_number(record: Record, turn: OpenTurn, after: int) -> int:
@@ -67,7 +67,7 @@ def append_late(record: Record, batch: AppendBatch, after: int, now: datetime) -
     drafts = _mark(batch.messages, after)
     record, stored = append_messages(record, drafts, turn, None, offsets=turn_offsets(drafts), lenient=True)
     record = spend(record, batch.total_usage.tokens, batch.total_usage.cost_nanos)
-    return Step(record=save(record, now), answer=None, added=stored)
+    return Step(record=complete_change(record, now), answer=None, added=stored)
 
 
 def _mark(drafts: tuple[Draft, ...], after: int) -> tuple[Draft, ...]:

@@ -11,7 +11,7 @@ from tenuto.model import AppendResult, BeginTurn, FinishTurn, Message, OpenTurn,
 from tenuto.model.turn import TRACES_KEPT, Trace, is_superseded, offsets_of_input
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import EMPTY, WIDEST_TAIL, KeyedWrite, Lease, Record, Step, nth, slice_messages
-from tenuto.stores.engine.rules.access import apply_changes, require_or_create, require_turn, save, spend
+from tenuto.stores.engine.rules.access import apply_changes, complete_change, require_or_create, require_turn, spend
 from tenuto.stores.engine.rules.keys import all_writes, find_write, hold, remember, revise
 from tenuto.stores.engine.rules.log import append_messages
 
@@ -39,7 +39,7 @@ def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime
             # It has run out, and the key of its turn need not stay in the head.
             record = replace(record, head=replace(record.head, lease=None))
         record, number, words = append_turn(record, request)
-    record = save(_take_lease(record, request, number, now), now)
+    record = complete_change(_take_lease(record, request, number, now), now)
     resumed = write is not None or (bool(request.user_messages) and not words)
     assert record.head.lease is not None
     turn = OpenTurn(
@@ -157,7 +157,7 @@ def finish(record: Record | None, turn: OpenTurn, request: FinishTurn, now: date
     record = spend(record, request.usage.tokens, request.usage.cost_nanos)
     if request.changes is not None:
         record = apply_changes(record, request.changes)
-    record = save(record, now)
+    record = complete_change(record, now)
     return Step(
         record=record,
         answer=AppendResult(session=record.session, messages=reply),
