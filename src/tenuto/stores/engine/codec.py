@@ -202,12 +202,12 @@ class Codec:
         producers = next((entry for entry in stored.entries if entry.part is Part.PRODUCERS), None)
         marks = () if producers is None else self._decode(_producers, producers.body, ("producers", session_id))
         record = Record(head=head, profile=profile, revision=stored.revision, producers=marks)
-        messages = _stored(messages, head)
+        messages = _without_evicted_prefix(messages, head)
         if held is not None and not _continues(held, record):
             return None
         known = 0 if held is None else held.head.last_seq
-        newest = count(drop_before(head.runs, known + 1))
-        if [message.seq for message in messages] != last_of(head.runs, min(tail, newest)):
+        newest = count(drop_before(head.stored_spans, known + 1))
+        if [message.seq for message in messages] != last_of(head.stored_spans, min(tail, newest)):
             raise TornRecord("messages of another revision")
         return _with_parts(record, messages, pages, held, has_gap=newest > tail)
 
@@ -404,16 +404,16 @@ def _with_parts(
     if held is not None and not has_gap:
         tail_from = max(held.tail_from, record.first_seq)
         whole = replace(record, pages=pages, reach=held.reach)
-        return with_tail(whole, _stored((*held.tail, *messages), head), tail_from)
+        return with_tail(whole, _without_evicted_prefix((*held.tail, *messages), head), tail_from)
     tail_from = record.first_seq
     if len(messages) < record.messages:
         tail_from = messages[0].seq if messages else head.last_seq + 1
     return replace(record, tail=messages, tail_from=tail_from, pages=pages, reach=max(TAIL, len(messages)))
 
 
-def _stored(messages: tuple[Message, ...], head: Head) -> tuple[Message, ...]:
-    """Without evicted messages, which a store keeps for a while."""
-    first = head.runs[0][0] if head.runs else head.last_seq + 1
+def _without_evicted_prefix(messages: tuple[Message, ...], head: Head) -> tuple[Message, ...]:
+    """The messages without those at the beginning that were evicted: a store keeps them for a while."""
+    first = head.stored_spans[0][0] if head.stored_spans else head.last_seq + 1
     if not messages or messages[0].seq >= first:
         return messages
     return tuple([message for message in messages if message.seq >= first])

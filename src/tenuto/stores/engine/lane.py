@@ -350,7 +350,7 @@ class Lane:
                 return
             record = with_messages(base, missing.span, messages)
             if [message.seq for message in messages if message.seq >= base.first_seq] != numbers(
-                base.head.runs, *missing.span
+                base.head.stored_spans, *missing.span
             ):
                 self._load_torn(page.revision)
                 return

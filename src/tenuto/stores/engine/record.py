@@ -64,15 +64,15 @@ def decode(decoder: msgspec.msgpack.Decoder[_Decoded], plain: bytes, what: str) 
 class KeyedWrite(Value, frozen=True, kw_only=True, array_like=True):
     """A write that came with an idempotency key: what it stored, and whether it is complete.
 
-    `key` and `fingerprint` are digests; `words` and `reply` are the spans of its messages.
+    `key` and `fingerprint` are digests; `input_span` and `reply_span` are the spans of its messages.
     """
 
     key: bytes
     fingerprint: bytes
     turn_id: str
     number: int
-    words: Span
-    reply: Span = EMPTY
+    input_span: Span
+    reply_span: Span = EMPTY
     finished: bool = False
 
 
@@ -113,14 +113,14 @@ _writes: Final = msgspec.msgpack.Decoder(tuple[KeyedWrite, ...])
 class Head(Value, frozen=True, kw_only=True, array_like=True):
     """What changes with a turn.
 
-    `runs` are the spans of stored sequence numbers: a truncation or a reset leaves a gap, since numbers are never used
-    twice. `stored_from` is the first message that may still lie in the store: evicted ones are removed in batches.
-    `expires_at` is also a column, which a touch moves alone: that of the column counts. `turn_starts` pairs each kept
-    turn that is higher than those before it with its first message; `None` where no cap of turns needs it. `keys` are
-    the newest keyed writes; pages numbered from `first_page` to before `next_page` hold older ones, and the oldest
-    `forgotten` writes of the first page count no more. `edition` grows when stored messages or pages change other than
-    by appending: only then does what another process holds of them become wrong. `writers` are the processes that
-    committed last, each with the number of its last commit, so that a commit whose answer was lost can be found.
+    `stored_spans` are the spans of stored sequence numbers: a truncation or a reset leaves a gap, since numbers are
+    never used twice. `stored_from` is the first message that may still lie in the store: evicted ones are removed in
+    batches. `expires_at` is also a column, which a touch moves alone: that of the column counts. `turn_starts` pairs
+    each kept turn that is higher than those before it with its first message; `None` where no cap of turns needs it.
+    `keys` are the newest keyed writes; pages numbered from `first_page` to before `next_page` hold older ones, and the
+    oldest `forgotten` writes of the first page count no more. `edition` grows when stored messages or pages change
+    other than by appending: only then does what another process holds of them become wrong. `writers` are the processes
+    that committed last, each with the number of its last commit, so that a commit whose answer was lost can be found.
     `indexed` is the span of messages by whose words, and those of the title, the session is found; `None` where it is
     found by none and has the mark of those to be indexed, `EMPTY` where it has no mark either.
     """
@@ -133,7 +133,7 @@ class Head(Value, frozen=True, kw_only=True, array_like=True):
     window_start: int = 1
     tokens: int = 0
     cost_nanos: int = 0
-    runs: tuple[Span, ...] = ()
+    stored_spans: tuple[Span, ...] = ()
     stored_from: int = 1
     turn_starts: tuple[tuple[int, int], ...] | None = None
     lease: Lease | None = None
@@ -233,18 +233,18 @@ class Record(Value, frozen=True, kw_only=True):
     @property
     def messages(self) -> int:
         """How many messages are stored."""
-        return count(self.head.runs)
+        return count(self.head.stored_spans)
 
     @property
     def first_seq(self) -> int:
         """The oldest stored message, or the next one's number if there is none."""
-        return self.head.runs[0][0] if self.head.runs else self.head.last_seq + 1
+        return self.head.stored_spans[0][0] if self.head.stored_spans else self.head.last_seq + 1
 
     @property
     def totals(self) -> Totals:
         """What it adds to the sums of its owner and site."""
         head, attachments = self.head, self.profile.attachments
-        totals = Totals(sessions=1, messages=count(head.runs), tokens=head.tokens, cost_nanos=head.cost_nanos)
+        totals = Totals(sessions=1, messages=count(head.stored_spans), tokens=head.tokens, cost_nanos=head.cost_nanos)
         if attachments:
             size = sum([one.size for one in attachments])
             totals = replace(totals, attachments=len(attachments), attachment_bytes=size)
@@ -269,7 +269,7 @@ class Record(Value, frozen=True, kw_only=True):
             attributes=profile.attributes,
             metadata=profile.metadata,
             turns=head.turns,
-            messages=count(head.runs),
+            messages=count(head.stored_spans),
             last_seq=head.last_seq,
             window_start=head.window_start,
             tokens=head.tokens,
@@ -294,7 +294,7 @@ class Record(Value, frozen=True, kw_only=True):
             MessagesMissing: the record does not hold them.
         """
         first, last = max(span[0], self.first_seq), min(span[1], self.head.last_seq)
-        if last < first or not overlaps(self.head.runs, first, last):
+        if last < first or not overlaps(self.head.stored_spans, first, last):
             return ()
         if first >= self.tail_from:
             return slice_messages(self.tail, first, last)
@@ -305,7 +305,7 @@ class Record(Value, frozen=True, kw_only=True):
         for span, messages in self.fetched.spans:
             if span[0] <= first and last <= span[1]:
                 return slice_messages(messages, first, last)
-        if overlaps(self.head.runs, first, last):
+        if overlaps(self.head.stored_spans, first, last):
             raise MessagesMissing(first, last)
         return ()
 
@@ -373,65 +373,65 @@ def with_tail(record: Record, tail: tuple[Message, ...], tail_from: int, head: H
 # Spans of stored sequence numbers
 
 
-def count(runs: tuple[Span, ...]) -> int:
+def count(spans: tuple[Span, ...]) -> int:
     """How many numbers are stored."""
-    if len(runs) == 1:
-        return runs[0][1] - runs[0][0] + 1
-    return sum([last - first + 1 for first, last in runs])
+    if len(spans) == 1:
+        return spans[0][1] - spans[0][0] + 1
+    return sum([last - first + 1 for first, last in spans])
 
 
-def rank(runs: tuple[Span, ...], seq: int) -> int:
+def rank(spans: tuple[Span, ...], seq: int) -> int:
     """How many stored numbers lie below one."""
-    return sum([min(last, seq - 1) - first + 1 for first, last in runs if first < seq])
+    return sum([min(last, seq - 1) - first + 1 for first, last in spans if first < seq])
 
 
-def numbers(runs: tuple[Span, ...], first: int, last: int) -> list[int]:
+def numbers(spans: tuple[Span, ...], first: int, last: int) -> list[int]:
     """The stored numbers from `first` to `last`, in order."""
-    return [seq for run in runs for seq in range(max(run[0], first), min(run[1], last) + 1)]
+    return [seq for span in spans for seq in range(max(span[0], first), min(span[1], last) + 1)]
 
 
-def overlaps(runs: tuple[Span, ...], first: int, last: int) -> bool:
+def overlaps(spans: tuple[Span, ...], first: int, last: int) -> bool:
     """Whether any number of a span is stored."""
-    return any(run[0] <= last and first <= run[1] for run in runs)
+    return any(span[0] <= last and first <= span[1] for span in spans)
 
 
-def add_run(runs: tuple[Span, ...], first: int, last: int) -> tuple[Span, ...]:
+def add_span(spans: tuple[Span, ...], first: int, last: int) -> tuple[Span, ...]:
     """The spans with the newest numbers added."""
     if last < first:
-        return runs
-    if runs and runs[-1][1] + 1 == first:
-        return (*runs[:-1], (runs[-1][0], last))
-    return (*runs, (first, last))
+        return spans
+    if spans and spans[-1][1] + 1 == first:
+        return (*spans[:-1], (spans[-1][0], last))
+    return (*spans, (first, last))
 
 
-def drop_before(runs: tuple[Span, ...], seq: int) -> tuple[Span, ...]:
+def drop_before(spans: tuple[Span, ...], seq: int) -> tuple[Span, ...]:
     """The spans from a number on."""
-    return tuple([(max(first, seq), last) for first, last in runs if last >= seq])
+    return tuple([(max(first, seq), last) for first, last in spans if last >= seq])
 
 
-def nth(runs: tuple[Span, ...], n: int) -> int:
+def nth(spans: tuple[Span, ...], n: int) -> int:
     """The stored number that `n` others precede."""
-    for first, last in runs:
+    for first, last in spans:
         if n <= last - first:
             return first + n
         n -= last - first + 1
     raise IndexError(n)
 
 
-def last_of(runs: tuple[Span, ...], n: int) -> list[int]:
+def last_of(spans: tuple[Span, ...], n: int) -> list[int]:
     """The newest `n` stored numbers, in order."""
     newest = list[int]()
-    for first, last in reversed(runs):
+    for first, last in reversed(spans):
         if len(newest) >= n:
             break
         newest[:0] = range(max(first, last - (n - len(newest)) + 1), last + 1)
     return newest
 
 
-def cut_after(runs: tuple[Span, ...], after: int, spared: tuple[int, ...]) -> tuple[Span, ...]:
+def cut_after(spans: tuple[Span, ...], after: int, spared: tuple[int, ...]) -> tuple[Span, ...]:
     """The spans without the numbers after one, but for those spared."""
-    left = tuple([(first, min(last, after)) for first, last in runs if first <= after])
+    left = tuple([(first, min(last, after)) for first, last in spans if first <= after])
     for seq in sorted(spared):
-        if seq > after and overlaps(runs, seq, seq) and not (left and left[-1][1] >= seq):
-            left = add_run(left, seq, seq)
+        if seq > after and overlaps(spans, seq, seq) and not (left and left[-1][1] >= seq):
+            left = add_span(left, seq, seq)
     return left

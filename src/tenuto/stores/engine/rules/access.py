@@ -76,16 +76,16 @@ def read_page(record: Record | None, scope: Scope, session_id: str, query: Page,
     record, touched = require(record, scope, session_id, now), False
     if query.touch:
         record, touched = touch(record, now)
-    runs, stored = record.head.runs, record.messages
+    spans, stored = record.head.stored_spans, record.messages
     if query.after is not None:
-        first = rank(runs, query.after + 1)
+        first = rank(spans, query.after + 1)
         last = min(first + query.limit, stored)
     else:
-        last = stored if query.before is None else rank(runs, query.before)
+        last = stored if query.before is None else rank(spans, query.before)
         first = max(0, last - query.limit)
     page = MessagePage(
         session=record.session,
-        messages=record.between((nth(runs, first), nth(runs, last - 1))) if first < last else (),
+        messages=record.between((nth(spans, first), nth(spans, last - 1))) if first < last else (),
         more_before=first > 0,
         more_after=last < stored,
     )

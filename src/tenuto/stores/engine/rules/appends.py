@@ -21,7 +21,7 @@ def append(
     record, created, expired = require_or_create(record, scope, session_id, batch.create, batch.id, now)
     write = find_write(record, batch.idempotency_key)
     if write is not None:
-        answer = AppendResult(session=record.session, messages=record.between(write.words), duplicate=True)
+        answer = AppendResult(session=record.session, messages=record.between(write.input_span), duplicate=True)
         return Step(record=record, answer=answer, changed=False)
     if is_repeated(record, batch.producer):
         return Step(record=record, answer=AppendResult(session=record.session, duplicate=True), changed=False)
@@ -34,7 +34,7 @@ def append(
             fingerprint=digest_id(batch.idempotency_key.fingerprint),
             turn_id=batch.id,
             number=record.head.turns,
-            words=span_of(stored, record),
+            input_span=span_of(stored, record),
             finished=True,
         )
         record = remember(record, write)

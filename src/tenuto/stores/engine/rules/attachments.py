@@ -104,10 +104,10 @@ def forget_unshown(record: Record) -> Record:
 
 
 def _without_removed(one: StoredAttachment, record: Record) -> StoredAttachment:
-    runs = record.head.runs
-    if any(first <= one.seqs[0] and one.seqs[-1] <= last for first, last in runs):
+    spans = record.head.stored_spans
+    if any(first <= one.seqs[0] and one.seqs[-1] <= last for first, last in spans):
         return one
-    return replace(one, seqs=tuple([seq for seq in one.seqs if overlaps(runs, seq, seq)]))
+    return replace(one, seqs=tuple([seq for seq in one.seqs if overlaps(spans, seq, seq)]))
 
 
 def find_attachment(record: Record, attachment_id: str) -> StoredAttachment:

@@ -45,7 +45,12 @@ def reset(
     head = record.head
     start = head.last_seq + 1
     head = replace(
-        head, lease=None, closed=None, runs=(), window_start=start, turn_starts=None if head.turn_starts is None else ()
+        head,
+        lease=None,
+        closed=None,
+        stored_spans=(),
+        window_start=start,
+        turn_starts=None if head.turn_starts is None else (),
     )
     metadata = {name: value for name, value in record.profile.metadata.items() if name in keep_metadata}
     profile = replace(record.profile, context={}, metadata=metadata)
@@ -72,7 +77,7 @@ def truncate(record: Record | None, scope: Scope, session_id: str, request: Trun
         starts = add_turn_starts(tuple([start for start in starts if start[1] <= after]), spared)
     head = replace(
         record.head,
-        runs=cut_after(head.runs, after, tuple([message.seq for message in spared])),
+        stored_spans=cut_after(head.stored_spans, after, tuple([message.seq for message in spared])),
         turn_starts=starts,
         edition=record.head.edition + 1,
         lease=head.lease if within is not None else None,
@@ -86,10 +91,10 @@ def truncate(record: Record | None, scope: Scope, session_id: str, request: Trun
 
 def _cut_write(write: KeyedWrite, after: int) -> KeyedWrite | None:
     """A keyed write after the messages behind a number are gone: forgotten, or unfinished where its reply is."""
-    if write.words[0] > after:
+    if write.input_span[0] > after:
         return None
-    if write.finished and write.reply[1] > after:
-        return replace(write, finished=False, reply=EMPTY)
+    if write.finished and write.reply_span[1] > after:
+        return replace(write, finished=False, reply_span=EMPTY)
     return write
 
 
@@ -139,7 +144,7 @@ def remove_attachment(
 
 
 def _find_messages(record: Record, request: Rewrite) -> tuple[Message, ...]:
-    wanted = [new for new in request.messages if overlaps(record.head.runs, new.seq, new.seq)]
+    wanted = [new for new in request.messages if overlaps(record.head.stored_spans, new.seq, new.seq)]
     if not wanted:
         return ()
     seqs = [new.seq for new in wanted]
@@ -171,8 +176,8 @@ def fork(
         raise SessionExists(request.new_id)
     head = source.head
     at = head.last_seq if request.at is None else min(request.at, head.last_seq)
-    runs = cut_after(head.runs, at, ())
-    last = source.between((runs[-1][1], runs[-1][1])) if runs else ()
+    spans = cut_after(head.stored_spans, at, ())
+    last = source.between((spans[-1][1], spans[-1][1])) if spans else ()
     tail = tuple([message for message in source.tail if message.seq <= at])
     starts = None if head.turn_starts is None else tuple([start for start in head.turn_starts if start[1] <= at])
     forked = Record(
@@ -183,8 +188,8 @@ def fork(
             turns=last[0].turn if last else 0,
             last_seq=at,
             window_start=min(head.window_start, at + 1),
-            runs=runs,
-            stored_from=runs[0][0] if runs else at + 1,
+            stored_spans=spans,
+            stored_from=spans[0][0] if spans else at + 1,
             turn_starts=starts,
         ),
         profile=replace(

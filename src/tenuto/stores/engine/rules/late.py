@@ -40,7 +40,7 @@ def finish_late(record: Record, turn: OpenTurn, request: FinishTurn, after: int,
         record = finish_key(record, write.key, stored)
     elif not request.reply:
         end = digest_id(f"late end {turn.id}")
-        ended = KeyedWrite(key=end, fingerprint=end, turn_id=turn.id, number=number, words=EMPTY, finished=True)
+        ended = KeyedWrite(key=end, fingerprint=end, turn_id=turn.id, number=number, input_span=EMPTY, finished=True)
         record = remember(record, ended)
     record = spend(record, request.usage.tokens, request.usage.cost_nanos)
     if request.changes is not None:

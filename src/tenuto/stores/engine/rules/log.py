@@ -10,7 +10,7 @@ from tenuto.errors import SequenceGap
 from tenuto.model import Draft, Message, Producer, Retention
 from tenuto.model.values import deep_copy
 from tenuto.stores.encoding import digest_id
-from tenuto.stores.engine.record import Record, add_run, count, drop_before, nth, with_tail
+from tenuto.stores.engine.record import Record, add_span, count, drop_before, nth, with_tail
 from tenuto.stores.engine.rules.attachments import attach, forget_unshown
 
 
@@ -59,7 +59,7 @@ def append_messages(
         head,
         turns=max(head.turns, turn + offsets[-1]),
         last_seq=last,
-        runs=add_run(head.runs, head.last_seq + 1, last),
+        stored_spans=add_span(head.stored_spans, head.last_seq + 1, last),
         turn_starts=None if head.turn_starts is None else add_turn_starts(head.turn_starts, added),
     )
     return with_tail(record, record.tail + added, record.tail_from, head), added
@@ -84,8 +84,8 @@ def enforce_caps(record: Record, retention: Retention) -> Record:
     """The record without the oldest messages beyond the caps: always a prefix of the log."""
     head = record.head
     first = record.first_seq
-    if retention.max_messages is not None and (beyond := count(head.runs) - retention.max_messages) > 0:
-        first = nth(head.runs, beyond)
+    if retention.max_messages is not None and (beyond := count(head.stored_spans) - retention.max_messages) > 0:
+        first = nth(head.stored_spans, beyond)
     starts = None
     if retention.max_turns is not None:
         starts = head.turn_starts
@@ -101,7 +101,7 @@ def enforce_caps(record: Record, retention: Retention) -> Record:
 
 
 def _evict(record: Record, first: int) -> Record:
-    head = replace(record.head, runs=drop_before(record.head.runs, first))
+    head = replace(record.head, stored_spans=drop_before(record.head.stored_spans, first))
     record = forget_unshown(replace(record, head=head))
     if first <= record.tail_from:
         return record

@@ -32,7 +32,7 @@ def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime
         record = replace(record, reach=max(record.reach, min(WIDEST_TAIL, request.window)))
     before = record.head.last_seq
     if write is not None:
-        number, words = write.number, record.between(write.words)
+        number, words = write.number, record.between(write.input_span)
         record = hold(record, write, request.turn_id)
     else:
         if record.head.lease is not None:
@@ -66,9 +66,9 @@ def _finished_turn(scope: Scope, record: Record, write: KeyedWrite) -> OpenTurn:
         scope=scope,
         session=record.session,
         state=TurnState.FINISHED,
-        user_messages=record.between(write.words),
+        user_messages=record.between(write.input_span),
         window=(),
-        reply=record.between(write.reply),
+        reply=record.between(write.reply_span),
         last_active_at=record.head.updated_at,
     )
 
@@ -104,7 +104,7 @@ def append_turn(
                 fingerprint=digest_id(request.idempotency_key.fingerprint),
                 turn_id=request.turn_id,
                 number=number,
-                words=span_of(words, record),
+                input_span=span_of(words, record),
             ),
         )
     return record, number, words
@@ -127,13 +127,13 @@ def span_of(messages: tuple[Message, ...], record: Record) -> tuple[int, int]:
 
 def load_window(record: Record, size: int, added: tuple[Message, ...] = ()) -> tuple[Message, ...]:
     """The newest messages that are context, at most `size`; those just `added` may be more than the record holds."""
-    if not size or not record.head.runs:
+    if not size or not record.head.stored_spans:
         return ()
     tail, start = record.tail, record.head.window_start
     if len(tail) >= size and tail[-size].seq >= start:
         return tail[-size:]  # Nearly every turn.
     beyond = record.messages - size
-    oldest = nth(record.head.runs, beyond) if beyond > 0 else record.first_seq
+    oldest = nth(record.head.stored_spans, beyond) if beyond > 0 else record.first_seq
     first, last = max(oldest, start), record.head.last_seq
     if not added or first >= record.tail_from:
         return record.between((first, last))
@@ -197,9 +197,9 @@ def finish_key(record: Record, key: bytes, reply: tuple[Message, ...]) -> Record
     keys = record.head.keys
     for place in range(len(keys) - 1, -1, -1):
         if keys[place].key == key:  # Always, but for records of a journal: a key whose turn runs stays in the head.
-            finished = replace(keys[place], finished=True, reply=span)
+            finished = replace(keys[place], finished=True, reply_span=span)
             return replace(record, head=replace(record.head, keys=(*keys[:place], finished, *keys[place + 1 :])))
-    return revise(record, lambda write: replace(write, finished=True, reply=span) if write.key == key else write)
+    return revise(record, lambda write: replace(write, finished=True, reply_span=span) if write.key == key else write)
 
 
 def renew(record: Record | None, turn: OpenTurn, now: datetime) -> Step[OpenTurn]:

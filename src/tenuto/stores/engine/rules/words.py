@@ -33,7 +33,7 @@ def index_words(record: Record | None, now: datetime, *, anew: bool = False) -> 
     elif head.is_indexed and not anew:
         return Step(record=record, answer=True, changed=False)
     first = record.first_seq if anew or span is None else span[1] + 1
-    some = numbers(head.runs, first, head.last_seq)[: _AT_ONCE + 1]
+    some = numbers(head.stored_spans, first, head.last_seq)[: _AT_ONCE + 1]
     last = some[_AT_ONCE - 1] if len(some) > _AT_ONCE else head.last_seq
     found = terms_of(record.between((first, last)))
     if anew:
