@@ -158,7 +158,7 @@ class LiveTurn:
         """Take the turn to its end; `LiveTurns` alone calls this, once. With `follow`, one that another process is
         taking under the same key is followed instead."""
         self._log.on_start = lambda: on_start(self)
-        self._log.shared = self._log.follows = follow is not None
+        self._log.shared = self._log.joins_running = follow is not None
         try:
             self._reply = await self._take(chat, follow)
             await self._log.emit_event(ReplyFinished(reply=self._reply))
@@ -190,7 +190,7 @@ class LiveTurn:
                     other = None
             if other is None:
                 # It ends, or tells nothing: it is waited for in the store.
-                follow, self._log.follows = None, False
+                follow, self._log.joins_running = None, False
                 continue
             try:
                 return await self._relay(other)
@@ -237,7 +237,7 @@ class _EventLog(EventSink):
     def __init__(self) -> None:
         self.events: list[ChatEvent] = []
         self.started: TurnStarted | None = None
-        self.shared = self.follows = False
+        self.shared = self.joins_running = False
         self.on_start: Callable[[], None] = lambda: None
         self._waiting: list[asyncio.Future[None]] = []
         self.stopped = False

@@ -56,9 +56,9 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     the answer is degraded. `parameters` are for the model, and refused where it
     does not take them. `model` answers in place of the assistant's.
     `reply_tokens` lowers the limit of the assistant's answers. `reply_metadata` is stored with the reply's last
-    message. With `follows`, the turn is the one after that number, or a `VersionConflict` that stores nothing; with
-    `follows_seq` that message is the newest, besides summaries, at its begin (0: there is none). `replaces_after`
-    replaces everything behind that message by this request's, as an `edit` does, if `follows_seq` was the newest.
+    message. With `after_turn`, the turn is the one after that number, or a `VersionConflict` that stores nothing; with
+    `after_seq` that message is the newest, besides summaries, at its begin (0: there is none). `replaces_after`
+    replaces everything behind that message by this request's, as an `edit` does, if `after_seq` was the newest.
     `compress_above` has the conversation compressed once its prompt has more tokens, in place of the assistant's limit.
     The trace repeats which `app` asked, for which of its own tasks (empty for a turn), and whether the turn is stored
     although the app asked that it is not.
@@ -89,8 +89,8 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     reply_tokens: int | None = None
     reply_metadata: JsonObject = {}
     require_attachments: bool = False
-    follows: int | None = None
-    follows_seq: int | None = None
+    after_turn: int | None = None
+    after_seq: int | None = None
     replaces_after: int | None = None
     compress_above: int | None = None
     app: str = ""
@@ -140,11 +140,11 @@ class ChatRequest(Value, frozen=True, kw_only=True):
 
     def _check_input(self) -> None:
         """What is answered: a text, messages, or the last message again."""
-        for name in ("edit", "follows_seq", "replaces_after"):
+        for name in ("edit", "after_seq", "replaces_after"):
             if getattr(self, name) is not None:
                 check_int(getattr(self, name), 0, MAX_SEQ, name)
-        if self.replaces_after is not None and (self.edit is not None or self.follows_seq is None):
-            raise Invalid("replaces_after: with follows_seq, and without edit")
+        if self.replaces_after is not None and (self.edit is not None or self.after_seq is None):
+            raise Invalid("replaces_after: with after_seq, and without edit")
         if self.regenerate and self.replaces:
             raise Invalid("regenerate or edit, not both")
         if (self.regenerate or self.replaces) and self.session_id is None:
@@ -317,8 +317,8 @@ class EventSink:
     """Whether `emit_event` waits for a slow reader."""
     shared: bool = False
     """Whether other processes can follow the turn."""
-    follows: bool = False
-    """Whether a turn that another request is taking under the same key is followed, rather than waited for."""
+    joins_running: bool = False
+    """Whether a turn that another request is taking under the same key is joined, rather than waited for."""
 
     @property
     def delivered_text(self) -> str | None:

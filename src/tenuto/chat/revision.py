@@ -108,7 +108,7 @@ async def undo_user_message(sessions: Sessions, turn: OpenTurn) -> bool:
     return False
 
 
-async def check_follows(sessions: Sessions, turn: OpenTurn, number: int) -> None:
+async def check_after_turn(sessions: Sessions, turn: OpenTurn, number: int) -> None:
     """Refuse a turn after another than that, and undo what it stored.
 
     By the messages before it: numbers of turns that were undone are not used again.
@@ -123,13 +123,13 @@ async def check_follows(sessions: Sessions, turn: OpenTurn, number: int) -> None
         raise VersionConflict(number, last.turn if last is not None else 0)
 
 
-async def check_follows_seq(sessions: Sessions, turn: OpenTurn, request: ChatRequest) -> None:
+async def check_after_seq(sessions: Sessions, turn: OpenTurn, request: ChatRequest) -> None:
     """Refuse a turn before which another message stands than the caller knew of, and undo what it stored.
 
     Raises:
         VersionConflict: messages were appended or removed since the caller read them.
     """
-    expected = request.follows_seq if request.replaces_after is None else request.replaces_after
+    expected = request.after_seq if request.replaces_after is None else request.replaces_after
     assert expected is not None
     first = turn.user_messages[0].seq if turn.user_messages else turn.session.last_seq + 1
     last = _last_talk_seq(turn.window, first)
@@ -264,7 +264,7 @@ async def _truncate_for_edit(
         if cut is None:
             return False
         await check(newest)
-        known = session.last_seq if request.follows_seq is None else min(session.last_seq, request.follows_seq)
+        known = session.last_seq if request.after_seq is None else min(session.last_seq, request.after_seq)
         if _has_messages_after(page, known):
             break
         version = await _record_superseded(sessions, scope, newest, [one for one in page.messages if one.seq > cut])

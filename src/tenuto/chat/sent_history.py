@@ -288,6 +288,6 @@ def _is_rewritten(known: Sequence[Unit], rest: Sequence[Unit]) -> bool:
         if question.kind is _Kind.WORDS and answer.kind is _Kind.ANSWER:
             answers.setdefault(question.texts[0], answer)
     return any(
-        unit.kind is _Kind.WORDS and unit.texts[0] in answers and not answers[unit.texts[0]].is_same(follows)
-        for unit, follows in pairwise(rest)
+        unit.kind is _Kind.WORDS and unit.texts[0] in answers and not answers[unit.texts[0]].is_same(successor)
+        for unit, successor in pairwise(rest)
     )

@@ -169,7 +169,7 @@ class SentTurns:
                 scope, template, talk
             )
         except SessionNotFound:
-            return _Plan(HistoryChange.NEW, _with_messages(replace(template, follows_seq=0), await talk.read(0)))
+            return _Plan(HistoryChange.NEW, _with_messages(replace(template, after_seq=0), await talk.read(0)))
         except StateCorrupt:
             raise
         except Unavailable:
@@ -271,7 +271,7 @@ def _planned(
     if stands_for_all and match.change in (HistoryChange.REGENERATED, HistoryChange.EDITED, HistoryChange.PUT_ASIDE):
         # A message alone stood for all that is shown, and may do so again.
         metadata = {**metadata, SENT_WITH: {**metadata[SENT_WITH], "history": True}}
-    request = following = replace(template, follows_seq=newest, reply_metadata=metadata)
+    request = following = replace(template, after_seq=newest, reply_metadata=metadata)
     if match.change is not HistoryChange.REGENERATED:
         request = _with_messages(following, drafts[match.rest :])
     if match.change is HistoryChange.EDITED:

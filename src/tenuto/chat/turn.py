@@ -24,8 +24,8 @@ from tenuto.chat.deps import ChatDeps
 from tenuto.chat.loading import cancel_recall, load, start_recall, with_older_messages
 from tenuto.chat.request import ChatRequest, EventSink, Reply
 from tenuto.chat.revision import (
-    check_follows,
-    check_follows_seq,
+    check_after_seq,
+    check_after_turn,
     check_not_superseded,
     hide_old_answer,
     mark_of,
@@ -126,7 +126,7 @@ async def answer_once(
 async def _open_turn(deps: ChatDeps, scope: Scope, request: ChatRequest, sink: EventSink) -> TurnContext:
     choice = await choose(deps, scope, await with_known_attachments(deps, scope, request))
     if sink.shared:
-        choice = replace(choice, shared=True, follows=sink.follows)
+        choice = replace(choice, shared=True, joins_running=sink.joins_running)
     await admit(deps, choice)
     # It runs beside the store's part of the turn, and does not outlive it.
     recalling = start_recall(deps.memories, choice)
@@ -382,7 +382,7 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
         else policy,
         renews=True,
         shared=choice.shared,
-        follows=choice.follows,
+        joins_running=choice.joins_running,
     )
     if request.replaces:
         editing = replace(turn_request, policy=_without_journal(policy))
@@ -406,8 +406,8 @@ async def _check_open_turn(deps: ChatDeps, choice: Choice, turn: OpenTurn, windo
     """Checks that need the stored session; a concurrent turn may have spent the rest of a budget."""
     request = choice.request
     replaced_answer: tuple[Message, ...] = ()
-    if request.follows_seq is not None and turn.state is TurnState.OPENED and not turn.journaled:
-        await check_follows_seq(deps.sessions, turn, request)
+    if request.after_seq is not None and turn.state is TurnState.OPENED and not turn.journaled:
+        await check_after_seq(deps.sessions, turn, request)
     if request.regenerate:
         turn, replaced_answer = await hide_old_answer(deps.sessions, turn, window)
     if request.idempotency_key is not None:
@@ -416,8 +416,8 @@ async def _check_open_turn(deps: ChatDeps, choice: Choice, turn: OpenTurn, windo
         except Superseded:
             await undo_user_message(deps.sessions, turn)
             raise
-    if request.follows is not None and turn.state is TurnState.OPENED:
-        await check_follows(deps.sessions, turn, request.follows)
+    if request.after_turn is not None and turn.state is TurnState.OPENED:
+        await check_after_turn(deps.sessions, turn, request.after_turn)
     await _check_budgets(deps, turn.session)
     if not turn.user_messages:
         # Another turn may have answered the last message while the old answer was undone.

@@ -52,7 +52,7 @@ class Choice(Value, frozen=True, kw_only=True):
 
     `prompt` is the assistant's policy with a budget that its model has room for. `in_session` tells that the request's
     session was there when it was read for its assistant, `shared` that other processes can follow the turn, and
-    `follows` that a running turn of its key is not waited for.
+    `joins_running` that a running turn of its key is joined and not waited for.
     """
 
     request: ChatRequest
@@ -62,7 +62,7 @@ class Choice(Value, frozen=True, kw_only=True):
     persona: Persona | None
     in_session: bool = False
     shared: bool = False
-    follows: bool = False
+    joins_running: bool = False
 
 
 class Beginning(Value, frozen=True, kw_only=True):

@@ -52,7 +52,7 @@ async def begin_when_free(
                 continue
             now, rest = loop.time(), error.retry_after.total_seconds()
             if isinstance(error, SessionBusy) and error.same_key and asked.renews:
-                if asked.follows:
+                if asked.joins_running:
                     raise
                 if until is not None and error.until is not None and error.until > until:
                     give_up = max(give_up, now + _RENEWS_WITHIN)

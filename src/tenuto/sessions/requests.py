@@ -20,7 +20,7 @@ class TurnRequest(Value, frozen=True, kw_only=True):
 
     A caller that `renews` its lease while it works in this process gets a short one, which names the process, so that
     its crash blocks the session briefly or not at all; other processes can follow a `shared` one. While a turn of its
-    own key runs, it waits for that, or is refused at once where it `follows` the turn.
+    own key runs, it waits for that, or is refused at once if its caller then joins that turn (`joins_running`).
     """
 
     user_messages: tuple[Draft, ...] = ()
@@ -32,7 +32,7 @@ class TurnRequest(Value, frozen=True, kw_only=True):
     policy: SessionPolicy | None = None
     renews: bool = False
     shared: bool = False
-    follows: bool = False
+    joins_running: bool = False
 
     def __post_init__(self) -> None:
         if self.idempotency_key is not None:

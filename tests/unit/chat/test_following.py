@@ -13,14 +13,14 @@ from tests.unit.stored_talks import stored_messages
 async def test_a_turn_that_came_too_late_stores_nothing() -> None:
     t = talk("One.", "Two.", "Three.")
     first = await t.chat.take_turn(ANN, ask("1", "s"))
-    second = await t.chat.take_turn(ANN, ask("2", "s", follows=first.turn))
+    second = await t.chat.take_turn(ANN, ask("2", "s", after_turn=first.turn))
     before = await stored_messages(t, "s")
 
     with pytest.raises(VersionConflict):
-        await t.chat.take_turn(ANN, ask("late", "s", follows=first.turn))
+        await t.chat.take_turn(ANN, ask("late", "s", after_turn=first.turn))
 
     assert await stored_messages(t, "s") == before
-    third = await t.chat.take_turn(ANN, ask("3", "s", follows=second.turn))
+    third = await t.chat.take_turn(ANN, ask("3", "s", after_turn=second.turn))
     assert third.text == "Three."
 
 

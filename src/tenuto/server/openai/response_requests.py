@@ -370,13 +370,13 @@ async def _session_of(sessions: Sessions, app: AppRequest, body: ResponseBody) -
     Raises:
         Invalid: its header names another session than its body.
     """
-    follows, stated = body.previous_response_id, body.conversation_id
-    in_body = stated if follows is None else place_of_response(follows)[1]
+    previous, stated = body.previous_response_id, body.conversation_id
+    in_body = stated if previous is None else place_of_response(previous)[1]
     if app.session is None or (in_body is not None and not app.explicit):
         return in_body
     named = await sessions.find_named(app.scope, app.session)
     if in_body is not None and in_body != named:
-        field = "conversation" if follows is None else "previous_response_id"
+        field = "conversation" if previous is None else "previous_response_id"
         raise Invalid(f"{field}: is of another session than the header {SESSION} names")
     return named
 
@@ -497,7 +497,7 @@ async def follow_response(
         waiting = policy if key is not None else replace(policy, busy_wait=timedelta(0))
         try:
             return await attempt(
-                replace(asked, session_id=turn.session.id, follows=turn.number, policy=existing(waiting))
+                replace(asked, session_id=turn.session.id, after_turn=turn.number, policy=existing(waiting))
             )
         except SessionBusy:
             if key is not None:
