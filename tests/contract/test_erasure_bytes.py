@@ -388,12 +388,12 @@ async def test_what_a_scan_took_out_of_several_sites_does_not_remain(proof: Proo
     redactor = redactor_over(seen, PrivacyPolicy(message=Mode.REDACT))
     office = PrivacyService(store=seen, redactor=redactor, erase=seen.upkeep.erase, clock=utc_now)
     on_postgres = isinstance(records_behind(store), PostgresRecords)
-    *_, survey = [survey async for survey in office.scan_all(fix=True, by="otto")]
+    *_, summary = [summary async for summary in office.scan_all(fix=True, by="otto")]
 
     assert before == set(raw)
     assert await _which(proof, raw) == set()
-    assert (survey.fixed, survey.memories, len(survey.reports)) == (6, 3, 3)
-    assert survey.compaction is (CompactionStatus.PARTLY if on_postgres else CompactionStatus.DONE)
+    assert (summary.fixed, summary.memories, len(summary.reports)) == (6, 3, 3)
+    assert summary.compaction is (CompactionStatus.PARTLY if on_postgres else CompactionStatus.DONE)
 
 
 async def test_nothing_of_an_erased_persons_tasks_remains(proof: Proof, clock: FakeClock) -> None:

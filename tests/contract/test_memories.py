@@ -79,10 +79,10 @@ async def test_a_scan_of_everything_reaches_sites_where_nothing_but_memories_is_
     for scope in (ANN, ANN_ELSEWHERE):
         await unscreened(store).state.write_state(scope, "facts", "mail", MAIL)
 
-    *_, survey = [survey async for survey in office_over(store).scan_all(fix=True, by="otto")]
+    *_, summary = [summary async for summary in office_over(store).scan_all(fix=True, by="otto")]
 
-    assert set(survey.reports) == {ACME, MUSEUM}
-    assert (survey.sessions, survey.memories, survey.fixed) == (0, 2, 2)
+    assert set(summary.reports) == {ACME, MUSEUM}
+    assert (summary.sessions, summary.memories, summary.fixed) == (0, 2, 2)
     assert await value_of(store, ANN_ELSEWHERE, "facts", "mail") == "[REDACTED_EMAIL]"
 
 

@@ -59,9 +59,9 @@ def scan(
     if everything:
         if call.tenant != LOCAL or call.site:
             raise typer.BadParameter("covers every tenant: leave out --tenant and --site", param_hint="--all")
-        survey = call.run(lambda app: _scan_all(app, fix, quiet=call.as_json), read_only=not fix)
-        call.show(summary_json(survey), lambda: _print_survey(survey, fix))
-        has_findings = bool(survey.locked_sites or survey.unreadable or (survey.violations and not fix))
+        summary = call.run(lambda app: _scan_all(app, fix, quiet=call.as_json), read_only=not fix)
+        call.show(summary_json(summary), lambda: _print_summary(summary, fix))
+        has_findings = bool(summary.locked_sites or summary.unreadable or (summary.violations and not fix))
     else:
         report = call.run(lambda app: _scan(app, call.scope, fix, quiet=call.as_json), read_only=not fix)
         call.show(report_view(report), lambda: _print_report(report, fix))
@@ -77,9 +77,9 @@ async def _scan_all(app: Tenuto, fix: bool, *, quiet: bool) -> ScanSummary:
         else None
     )
     with advancing(total, "Scanning", quiet=quiet) as advance:
-        async for survey in app.privacy.scan_all(fix=fix, by=operator_name()):
-            advance(survey.records)
-    return survey
+        async for summary in app.privacy.scan_all(fix=fix, by=operator_name()):
+            advance(summary.records)
+    return summary
 
 
 async def _scan(app: Tenuto, scope: Scope, fix: bool, *, quiet: bool) -> Report:
@@ -90,7 +90,7 @@ async def _scan(app: Tenuto, scope: Scope, fix: bool, *, quiet: bool) -> Report:
     return report
 
 
-def _print_survey(survey: ScanSummary, fix: bool) -> None:
+def _print_summary(summary: ScanSummary, fix: bool) -> None:
     sites = sorted(
         (
             space.tenant,
@@ -100,24 +100,24 @@ def _print_survey(survey: ScanSummary, fix: bool) -> None:
             f"{report.total:,}",
             f"{report.violations:,}",
         )
-        for space, report in survey.reports.items()
+        for space, report in summary.reports.items()
     )
     if sites:
         numbers = ("SESSIONS", "MEMORIES", "MATCHES", "VIOLATIONS")
         show_table(("TENANT", "SITE", *numbers), sites, flexible="SITE", numbers=numbers)
         typer.echo()
-    against = survey.matches_by_sink(violations_only=True)
+    violations = summary.matches_by_sink(violations_only=True)
     rows = [
-        (sink.value, name, f"{many:,}", f"{against[sink][name] if sink in against else 0:,}")
-        for sink, names in sorted(survey.matches_by_sink().items())
+        (sink.value, name, f"{many:,}", f"{violations[sink][name] if sink in violations else 0:,}")
+        for sink, names in sorted(summary.matches_by_sink().items())
         for name, many in sorted(names.items())
     ]
     if rows:
         show_table(("SINK", "TYPE", "MATCHES", "VIOLATIONS"), rows, flexible="TYPE", numbers=("MATCHES", "VIOLATIONS"))
         typer.echo()
     typer.echo(f"{pluralize(len(sites), 'site')}, ", nl=False)
-    _print_scan_summary(survey, fix)
-    for space, why in survey.locked_sites.items():
+    _print_totals(summary, fix)
+    for space, why in summary.locked_sites.items():
         typer.echo(visible(f"{why.code}: {_describe_site(space)} was not scanned: {why}"), err=True)
 
 
@@ -130,10 +130,10 @@ def _print_report(report: Report, fix: bool) -> None:
     if rows:
         show_table(("SINK", "TYPE", "MATCHES", "STATUS"), rows, flexible="STATUS", numbers=("MATCHES",))
         typer.echo()
-    _print_scan_summary(report, fix)
+    _print_totals(report, fix)
 
 
-def _print_scan_summary(report: Report | ScanSummary, fix: bool) -> None:
+def _print_totals(report: Report | ScanSummary, fix: bool) -> None:
     scanned = ", ".join(
         (pluralize(report.sessions, "session"), pluralize(report.memories, "memory"), pluralize(report.texts, "text"))
     )

@@ -206,12 +206,12 @@ async def test_what_was_mended_before_a_key_was_missing_is_noted_and_cleared(
         raise MasterKeyMissing("0" * 16)
 
     monkeypatch.setattr(files, "messages", closed)
-    *_, survey = [survey async for survey in office.scan_all(fix=True, by="operator")]
+    *_, summary = [summary async for summary in office.scan_all(fix=True, by="operator")]
     monkeypatch.setattr(files, "messages", messages)
 
     (note,) = await office.audit.notes(ACME)
     assert (note.act, note.about) == ("fixed", {"sessions": 0, "memories": 0, "fixed": 1})
-    assert (list(survey.locked_sites), survey.fixed, survey.compaction) == ([ACME], 1, CompactionStatus.DONE)
+    assert (list(summary.locked_sites), summary.fixed, summary.compaction) == ([ACME], 1, CompactionStatus.DONE)
 
 
 async def test_the_rounds_of_upkeep_do_what_was_put_off(fake_clock: FakeClock) -> None:

@@ -35,35 +35,35 @@ def office_of(store: MemoryStore, **tenants: PrivacyPolicy) -> PrivacyService:
     )
 
 
-async def surveyed(of: PrivacyService, *, fix: bool = False) -> ScanSummary:
-    return [survey async for survey in of.scan_all(fix=fix, by="otto")][-1]
+async def scan_all(of: PrivacyService, *, fix: bool = False) -> ScanSummary:
+    return [summary async for summary in of.scan_all(fix=fix, by="otto")][-1]
 
 
 async def test_every_site_has_its_report_and_the_total_is_their_sum() -> None:
-    survey = await surveyed(office_of(await filled()))
+    summary = await scan_all(office_of(await filled()))
 
-    assert {space: report.sessions for space, report in survey.reports.items()} == {ACME: 2, MUSEUM: 1, EVIL: 1}
-    assert {space: report.total for space, report in survey.reports.items()} == {ACME: 1, MUSEUM: 1, EVIL: 1}
-    assert survey.matches_by_sink() == {Sink.MESSAGE: {"EMAIL": 3}}
-    assert (survey.sessions, survey.violations, survey.fixed) == (4, 0, 0)
-    assert survey.texts == sum(report.texts for report in survey.reports.values())
+    assert {space: report.sessions for space, report in summary.reports.items()} == {ACME: 2, MUSEUM: 1, EVIL: 1}
+    assert {space: report.total for space, report in summary.reports.items()} == {ACME: 1, MUSEUM: 1, EVIL: 1}
+    assert summary.matches_by_sink() == {Sink.MESSAGE: {"EMAIL": 3}}
+    assert (summary.sessions, summary.violations, summary.fixed) == (4, 0, 0)
+    assert summary.texts == sum(report.texts for report in summary.reports.values())
 
 
 async def test_each_tenant_is_judged_by_its_own_policy() -> None:
-    survey = await surveyed(office_of(await filled(), evil=STRICT))
+    summary = await scan_all(office_of(await filled(), evil=STRICT))
 
-    assert survey.matches_by_sink() == {Sink.MESSAGE: {"EMAIL": 3}}
-    assert survey.matches_by_sink(violations_only=True) == {Sink.MESSAGE: {"EMAIL": 1}}
-    assert {space: report.violations for space, report in survey.reports.items()} == {ACME: 0, MUSEUM: 0, EVIL: 1}
-    assert survey.violations == 1
+    assert summary.matches_by_sink() == {Sink.MESSAGE: {"EMAIL": 3}}
+    assert summary.matches_by_sink(violations_only=True) == {Sink.MESSAGE: {"EMAIL": 1}}
+    assert {space: report.violations for space, report in summary.reports.items()} == {ACME: 0, MUSEUM: 0, EVIL: 1}
+    assert summary.violations == 1
 
 
 async def test_mending_everything_leaves_what_a_tenant_allows_and_is_noted_with_each_site() -> None:
     store = await filled()
     of = office_of(store, evil=STRICT)
 
-    mended = await surveyed(of, fix=True)
-    again = await surveyed(of)
+    mended = await scan_all(of, fix=True)
+    again = await scan_all(of)
 
     assert mended.fixed == 1
     assert again.violations == 0
@@ -76,7 +76,7 @@ async def test_mending_everything_leaves_what_a_tenant_allows_and_is_noted_with_
 async def test_the_survey_grows_session_by_session() -> None:
     of = office_of(await filled())
 
-    seen = [survey.sessions async for survey in of.scan_all()]
+    seen = [summary.sessions async for summary in of.scan_all()]
 
     assert seen == sorted(seen)
     assert set(seen) >= {1, 2, 3, 4}
@@ -89,14 +89,14 @@ async def test_more_sites_than_a_page_are_all_looked_through(monkeypatch: pytest
     for site in sites:
         await store.sessions.append(site, "s", batch(MAIL))
 
-    survey = await surveyed(office_of(store))
+    summary = await scan_all(office_of(store))
 
-    assert set(survey.reports) == sites
-    assert survey.sessions == 7
+    assert set(summary.reports) == sites
+    assert summary.sessions == 7
 
 
 async def test_the_survey_as_json_names_sites_and_counts_but_no_words() -> None:
-    told = summary_json(await surveyed(office_of(await filled(), evil=STRICT)))
+    told = summary_json(await scan_all(office_of(await filled(), evil=STRICT)))
 
     assert told["matches"] == {"message": {"EMAIL": 3}}
     assert told["violations"] == 1

@@ -35,7 +35,7 @@ async def iter_sessions(sessions: SessionStore, scope: Scope) -> AsyncIterator[S
                 break
 
 
-async def iter_memories(state: StateStore, scope: Scope) -> AsyncIterator[StateLocation]:
+async def iter_user_state(state: StateStore, scope: Scope) -> AsyncIterator[StateLocation]:
     """Where state of users and chats in the scope is stored; internal state is skipped."""
     last: StateLocation | None = None
     while page := await state.list_state_locations(scope, last, _PAGE):

@@ -24,7 +24,7 @@ from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject
 from tenuto.ports import Clock, Store, utc_now
 from tenuto.privacy.compliance.compaction import CompactionStatus
-from tenuto.privacy.compliance.iteration import iter_memories, iter_sessions
+from tenuto.privacy.compliance.iteration import iter_sessions, iter_user_state
 from tenuto.privacy.json_texts import Slot, slots
 from tenuto.privacy.record_redaction import (
     draft_slots,
@@ -153,8 +153,8 @@ class Scanner:
             async for session in iter_sessions(self._store.sessions, scope):
                 await _scan_readable(self._scan_session(scope, session, report, fix), f"session {session.id}", report)
                 yield report
-            async for name in iter_memories(self._store.state, scope):
-                await _scan_readable(self._scan_memory(name, report, fix), "a remembered value", report)
+            async for location in iter_user_state(self._store.state, scope):
+                await _scan_readable(self._scan_state(location, report, fix), "a remembered value", report)
                 yield report
         except MasterKeyMissing:
             if report.fixed:
@@ -166,47 +166,50 @@ class Scanner:
 
     async def extent(self, scope: Scope) -> int:
         """How many sessions and state values there are to scan; the number may grow meanwhile."""
-        remembered = sum([1 async for _ in iter_memories(self._store.state, scope)])
+        remembered = sum([1 async for _ in iter_user_state(self._store.state, scope)])
         return (await self._store.upkeep.stats(scope)).sessions + remembered
 
     async def _scan_session(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
-        report.add(Sink.TITLE, await self._records(session).names(scope, [Slot(session.title)]))
+        report.add(Sink.TITLE, await self._redactor_of(session).names(scope, [Slot(session.title)]))
         for what in _HEAD:
             report.add(Sink.MESSAGE, await self._redactor.names(scope, slots(getattr(session, what))))
         if fix:
             await self._fix_head(scope, session, report)
-        await self._log(scope, session, report, fix)
-        await self._traces(scope, session, report, fix)
+        await self._scan_messages(scope, session, report, fix)
+        await self._scan_traces(scope, session, report, fix)
         report.sessions += 1
 
-    async def _scan_memory(self, name: StateLocation, report: Report, fix: bool) -> None:
+    async def _scan_state(self, location: StateLocation, report: Report, fix: bool) -> None:
         """Count and fix the matches in a state value."""
-        entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
+        entry = await self._store.state.read_state(location.scope, location.namespace, location.key)
         if entry is None:
             return  # Deleted meanwhile.
-        sink = state_sink(name.scope, name.namespace) or Sink.MEMORY
-        report.add(sink, await self._redactor.names(name.scope, state_slots(name.key, entry.value)))
+        sink = state_sink(location.scope, location.namespace) or Sink.MEMORY
+        report.add(sink, await self._redactor.names(location.scope, state_slots(location.key, entry.value)))
         report.memories += 1
         if fix:
-            report.fixed += await retry_on_conflict(lambda: self._fix_memory(sink, name))
+            report.fixed += await retry_on_conflict(lambda: self._fix_state(sink, location))
 
-    async def _fix_memory(self, sink: Sink, name: StateLocation) -> bool:
+    async def _fix_state(self, sink: Sink, location: StateLocation) -> bool:
         """Apply the policy to a state value; returns whether it changed."""
-        entry = await self._store.state.read_state(name.scope, name.namespace, name.key)
-        mended = None if entry is None else await redact_state(self._redactor, sink, name.scope, name.key, entry.value)
-        if entry is None or mended is entry.value:
+        state, scope = self._store.state, location.scope
+        entry = await state.read_state(scope, location.namespace, location.key)
+        if entry is None:
             return False
-        await self._store.state.write_state(name.scope, name.namespace, name.key, mended, if_version=entry.version)
-        if name.namespace == MEMORIES:
+        redacted = await redact_state(self._redactor, sink, scope, location.key, entry.value)
+        if redacted is entry.value:
+            return False
+        await state.write_state(scope, location.namespace, location.key, redacted, if_version=entry.version)
+        if location.namespace == MEMORIES:
             # The vector is of the text as it was, which the stored index and copies of other processes have as well. A
             # log without its beginning makes them look at everything.
-            await self._store.state.delete_state(name.scope, VECTORS, name.key)
-            for key in await self._store.state.state_keys(name.scope, MEMORY_INDEX, limit=_INDEX_KEYS):
-                await self._store.state.delete_state(name.scope, MEMORY_INDEX, key)
-            await self._store.state.delete_state(name.scope, MEMORY_CHANGES, MEMORY_LOG)
+            await state.delete_state(scope, VECTORS, location.key)
+            for key in await state.state_keys(scope, MEMORY_INDEX, limit=_INDEX_KEYS):
+                await state.delete_state(scope, MEMORY_INDEX, key)
+            await state.delete_state(scope, MEMORY_CHANGES, MEMORY_LOG)
         return True
 
-    async def _log(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
+    async def _scan_messages(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
         """Scan messages from the newest backwards: a summary comes after what it covers."""
         covered = 0
         before: int | None = None
@@ -215,10 +218,10 @@ class Scanner:
             page = await self._store.sessions.messages(scope, session.id, query)
             for message in page.messages:
                 covered = max(covered, _summarized_through(message))
-            mended = [
+            redacted = [
                 await self._scan_message(scope, session, message, covered, report, fix) for message in page.messages
             ]
-            changed = tuple(message for message in mended if message is not None)
+            changed = tuple(message for message in redacted if message is not None)
             if changed:
                 await self._store.sessions.rewrite(scope, session.id, Rewrite(messages=changed))
                 report.fixed += len(changed)
@@ -234,25 +237,25 @@ class Scanner:
         report.add(sink, await self._redactor.names(scope, draft_slots(message)))
         if not fix:
             return None
-        mended = await redact_stored(self._redactor, sink, scope, session, message, self._clock())
-        return mended if mended is not message else None
+        redacted = await redact_stored(self._redactor, sink, scope, session, message, self._clock())
+        return redacted if redacted is not message else None
 
     def _message_sink(self, scope: Scope, covered: bool) -> Sink:
         """Whose policy holds for a message: one that is kept when a summary covers it is a message like the others."""
         keeps_past = self._redactor.mode(Sink.PAST, scope) is Mode.KEEP
         return Sink.PAST if covered and not keeps_past else Sink.MESSAGE
 
-    async def _traces(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
+    async def _scan_traces(self, scope: Scope, session: Session, report: Report, fix: bool) -> None:
         before: int | None = None
-        redactor = self._records(session)
+        redactor = self._redactor_of(session)
         while True:
             traces = await self._store.traces.traces(scope, session.id, _TRACES, before)
             changed: list[Trace] = []
             for trace in traces:
                 report.add(Sink.TRACE, await redactor.names(scope, slots(trace_values(trace))))
-                mended = await redact_trace(redactor, scope, session, trace) if fix else trace
-                if mended is not trace:
-                    changed.append(mended)
+                redacted = await redact_trace(redactor, scope, session, trace) if fix else trace
+                if redacted is not trace:
+                    changed.append(redacted)
             if changed:
                 await self._store.sessions.rewrite(scope, session.id, Rewrite(traces=tuple(changed)))
                 report.fixed += len(changed)
@@ -277,7 +280,7 @@ class Scanner:
                 return
             session = await self._store.sessions.get(scope, session.id)
 
-    def _records(self, session: Session) -> Redactor:
+    def _redactor_of(self, session: Session) -> Redactor:
         return self._redactor.for_records(session.metadata)
 
 

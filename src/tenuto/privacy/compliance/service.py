@@ -109,20 +109,20 @@ class PrivacyService:
         It crosses tenants, so it is for the operator alone. Changes are audited for each site, and deleted bytes are
         cleared once at the end. A tenant whose keys are missing is skipped.
         """
-        survey = ScanSummary()
+        summary = ScanSummary()
         async for space in self.list_sites():
-            sessions, remembered = survey.sessions, survey.memories
+            sessions, remembered = summary.sessions, summary.memories
             try:
                 async for report in self._scan_site(space, fix, by):
-                    survey.reports[space] = report
-                    survey.sessions = sessions + report.sessions
-                    survey.memories = remembered + report.memories
-                    yield survey
+                    summary.reports[space] = report
+                    summary.sessions = sessions + report.sessions
+                    summary.memories = remembered + report.memories
+                    yield summary
             except DecryptionFailed as error:
-                survey.locked_sites[space] = error
+                summary.locked_sites[space] = error
         if fix:
-            survey.compaction, survey.remaining_reason = await self._compact_if_due()
-        yield survey
+            summary.compaction, summary.remaining_reason = await self._compact_if_due()
+        yield summary
 
     async def _scan_site(self, scope: Scope, fix: bool, by: str) -> AsyncGenerator[Report, None]:
         owed, report = 0, Report()

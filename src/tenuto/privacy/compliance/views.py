@@ -99,25 +99,25 @@ def report_view(report: Report) -> ReportView:
     )
 
 
-def summary_json(survey: ScanSummary) -> JsonObject:
+def summary_json(summary: ScanSummary) -> JsonObject:
     """The result of a scan of everything: in total, and site by site."""
     return {
-        "sessions": survey.sessions,
-        "memories": survey.memories,
-        "texts": survey.texts,
-        "matches": _counts_json(survey.matches_by_sink()),
-        "violations": survey.violations,
-        "fixed": survey.fixed,
-        "unreadable": survey.unreadable,
+        "sessions": summary.sessions,
+        "memories": summary.memories,
+        "texts": summary.texts,
+        "matches": _counts_json(summary.matches_by_sink()),
+        "violations": summary.violations,
+        "fixed": summary.fixed,
+        "unreadable": summary.unreadable,
         "locked_sites": [
             {"tenant": space.tenant, "site": space.site, "code": why.code, "error": str(why)}
-            for space, why in survey.locked_sites.items()
+            for space, why in summary.locked_sites.items()
         ],
-        "compaction": survey.compaction,
-        "remaining_reason": survey.remaining_reason,
+        "compaction": summary.compaction,
+        "remaining_reason": summary.remaining_reason,
         "sites": [
             {"tenant": space.tenant, "site": space.site, **_matches_json(report)}
-            for space, report in sorted(survey.reports.items(), key=lambda item: (item[0].tenant, item[0].site))
+            for space, report in sorted(summary.reports.items(), key=lambda item: (item[0].tenant, item[0].site))
         ],
     }
 
