@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.assistants.goods import Catalogue, Item, Order, OrderStatus, replace_catalogue, replace_orders
-from tenuto.assistants.goods.catalogue import NAMESPACE
+from tenuto.assistants.goods import Item, Order, OrderStatus, Shop, replace_catalogue, replace_orders
+from tenuto.assistants.goods.catalogue import Catalogue
 from tenuto.assistants.goods.item import shipped_items, shipped_orders
-from tenuto.assistants.goods.shelf import Shelf
+from tenuto.assistants.goods.shop import NAMESPACE
 from tenuto.assistants.goods.words import CATEGORIES
 from tenuto.errors import Invalid, StateCorrupt, Unavailable
 from tenuto.model import Scope, StateEntry
@@ -35,8 +35,8 @@ def harps(count: int) -> list[Item]:
     ]
 
 
-def ids(shelf: Shelf) -> set[str]:
-    return set(shelf.by_id)
+def ids(catalogue: Catalogue) -> set[str]:
+    return set(catalogue.by_id)
 
 
 class Watched:
@@ -95,103 +95,103 @@ def memory() -> StateStore:
 
 
 async def test_the_first_question_lays_the_shipped_catalogue(store: StateStore) -> None:
-    shelf = await Catalogue(store).shelf(ANN)
+    catalogue = await Shop(store).catalogue(ANN)
 
-    assert ids(shelf) == {item.id for item in shipped_items()}
-    assert shelf.items == shipped_items()
+    assert ids(catalogue) == {item.id for item in shipped_items()}
+    assert catalogue.items == shipped_items()
     keys = [entry.key for entry in await store.list_state(SHOP, NAMESPACE)]
     assert len(keys) == 3  # the head and two chunks
 
 
 async def test_a_hundred_first_questions_at_once_lay_one_catalogue(store: StateStore) -> None:
     """Ten processes, ten questions each."""
-    catalogues = [Catalogue(store) for _ in range(10)]
+    shops = [Shop(store) for _ in range(10)]
 
-    shelves = await asyncio.gather(*(catalogue.shelf(ANN) for catalogue in catalogues for _ in range(10)))
+    catalogues = await asyncio.gather(*(shop.catalogue(ANN) for shop in shops for _ in range(10)))
 
-    assert all(len(shelf.items) == len(shipped_items()) for shelf in shelves)
+    assert all(len(catalogue.items) == len(shipped_items()) for catalogue in catalogues)
     entries = await store.list_state(SHOP, NAMESPACE)
     assert len(entries) == 3
     assert next(entry for entry in entries if entry.key == "catalogue").version == 1
 
 
 async def test_a_replaced_catalogue_is_seen_at_the_next_question(store: StateStore) -> None:
-    here, there = Catalogue(store), Catalogue(store)
-    await here.shelf(ANN)
-    await there.shelf(ANN)
+    here, there = Shop(store), Shop(store)
+    await here.catalogue(ANN)
+    await there.catalogue(ANN)
 
     await replace_catalogue(store, ANN, [LUTE])
 
-    assert ids(await here.shelf(ANN)) == {"L1"}
-    assert ids(await there.shelf(ANN)) == {"L1"}
+    assert ids(await here.catalogue(ANN)) == {"L1"}
+    assert ids(await there.catalogue(ANN)) == {"L1"}
     assert len(await store.list_state(SHOP, NAMESPACE)) == 2
 
 
 async def test_catalogues_that_race_leave_one_whole_one(store: StateStore) -> None:
-    catalogue = Catalogue(store)
+    shop = Shop(store)
     sizes = [1, 150, 250, 450]
 
     results = await asyncio.gather(
         *(replace_catalogue(store, SHOP, harps(size)) for size in sizes),
-        *(Catalogue(store).shelf(SHOP) for _ in range(4)),
+        *(Shop(store).catalogue(SHOP) for _ in range(4)),
         return_exceptions=True,
     )
 
-    shelf = await catalogue.shelf(SHOP)
+    catalogue = await shop.catalogue(SHOP)
     assert not [result for result in results if isinstance(result, Exception) and not isinstance(result, Unavailable)]
-    assert len(shelf.items) in sizes
-    chunks = -(-len(shelf.items) // 200)
+    assert len(catalogue.items) in sizes
+    chunks = -(-len(catalogue.items) // 200)
     assert len(await store.list_state(SHOP, NAMESPACE)) == 1 + chunks
 
 
 async def test_tenants_and_sites_have_their_own_catalogues(store: StateStore) -> None:
-    catalogue = Catalogue(store)
+    shop = Shop(store)
     await replace_catalogue(store, SHOP, [LUTE])
 
     for scope in (Scope(tenant="other"), Scope(tenant="acme", site="museum")):
-        assert "L1" not in (await catalogue.shelf(scope)).by_id
-    assert ids(await catalogue.shelf(ANN)) == {"L1"}
+        assert "L1" not in (await shop.catalogue(scope)).by_id
+    assert ids(await shop.catalogue(ANN)) == {"L1"}
 
 
 @pytest.mark.requirement("A30")
 async def test_orders_live_with_their_buyer(store: StateStore) -> None:
     """An order is in its buyer's state alone."""
-    catalogue = Catalogue(store)
+    shop = Shop(store)
     order = Order(id="X-1", item="L1", name="Lute", status=OrderStatus.SHIPPED, ordered_on=date(2026, 11, 1))
     await replace_orders(store, ANN, [order])
 
-    assert await catalogue.orders(ANN) == (order,)
-    assert await catalogue.orders(Scope(tenant="acme", user="zoe")) == ()
-    assert await catalogue.orders(SHOP) == ()
+    assert await shop.orders(ANN) == (order,)
+    assert await shop.orders(Scope(tenant="acme", user="zoe")) == ()
+    assert await shop.orders(SHOP) == ()
     assert all(entry.key != "orders" for entry in await store.list_state(SHOP, NAMESPACE))
 
 
 async def test_demonstration_orders_vanish_with_the_shipped_goods(memory: StateStore) -> None:
-    catalogue = Catalogue(memory)
-    shipped = await catalogue.orders(ANN)
+    shop = Shop(memory)
+    shipped = await shop.orders(ANN)
 
     await replace_catalogue(memory, SHOP, [LUTE])
 
     assert sorted(order.id for order in shipped) == sorted(order.id for order in shipped_orders()["1001"])
-    assert await catalogue.orders(ANN) == ()
+    assert await shop.orders(ANN) == ()
 
 
 async def test_orders_that_are_there_are_not_overwritten_by_demonstration(memory: StateStore) -> None:
     order = Order(id="X-1", item="L1", name="Lute", status=OrderStatus.PAID, ordered_on=date(2026, 11, 1))
     await replace_orders(memory, ANN, [order])
 
-    await Catalogue(memory).shelf(ANN)
+    await Shop(memory).catalogue(ANN)
 
-    assert await Catalogue(memory).orders(ANN) == (order,)
+    assert await Shop(memory).orders(ANN) == (order,)
 
 
 async def test_a_warm_catalogue_costs_one_small_read() -> None:
     store = Watched(MemoryStore().state)
-    catalogue = Catalogue(store)
-    first = await catalogue.shelf(ANN)
+    shop = Shop(store)
+    first = await shop.catalogue(ANN)
     store.calls.clear()
 
-    again = await catalogue.shelf(ANN)
+    again = await shop.catalogue(ANN)
 
     assert again is first
     assert store.calls == {"read": 1}
@@ -200,7 +200,7 @@ async def test_a_warm_catalogue_costs_one_small_read() -> None:
 async def test_laying_takes_few_big_writes() -> None:
     store = Watched(MemoryStore().state)
 
-    await Catalogue(store).shelf(ANN)
+    await Shop(store).catalogue(ANN)
 
     assert store.calls["write"] == 3 + len(shipped_orders())
     assert store.calls["list"] == 1
@@ -210,12 +210,12 @@ async def test_laying_takes_few_big_writes() -> None:
 async def test_laying_that_broke_off_anywhere_is_made_good(fail_at: int) -> None:
     inner = MemoryStore()
     with pytest.raises(Unavailable):
-        await Catalogue(Watched(inner.state, fail_at_write=fail_at)).shelf(ANN)
+        await Shop(Watched(inner.state, fail_at_write=fail_at)).catalogue(ANN)
 
-    shelf = await Catalogue(inner.state).shelf(ANN)
+    catalogue = await Shop(inner.state).catalogue(ANN)
 
-    assert len(shelf.items) == len(shipped_items())
-    assert len(await Catalogue(inner.state).orders(ANN)) == len(shipped_orders()["1001"])
+    assert len(catalogue.items) == len(shipped_items())
+    assert len(await Shop(inner.state).orders(ANN)) == len(shipped_orders()["1001"])
     assert len(await inner.state.list_state(SHOP, NAMESPACE)) == 3
 
 
@@ -223,27 +223,27 @@ async def test_an_older_shipped_edition_gives_way_an_own_catalogue_does_not(
     memory: StateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = Scope(tenant="own")
-    await Catalogue(memory).shelf(SHOP)
+    await Shop(memory).catalogue(SHOP)
     await replace_catalogue(memory, own, [LUTE])
-    monkeypatch.setattr("tenuto.assistants.goods.catalogue.EDITION", 2)
-    monkeypatch.setattr("tenuto.assistants.goods.catalogue.shipped_items", lambda: tuple(harps(3)))
+    monkeypatch.setattr("tenuto.assistants.goods.shop.EDITION", 2)
+    monkeypatch.setattr("tenuto.assistants.goods.shop.shipped_items", lambda: tuple(harps(3)))
 
-    assert len((await Catalogue(memory).shelf(SHOP)).items) == 3
-    assert ids(await Catalogue(memory).shelf(own)) == {"L1"}
+    assert len((await Shop(memory).catalogue(SHOP)).items) == 3
+    assert ids(await Shop(memory).catalogue(own)) == {"L1"}
     assert len(await memory.list_state(SHOP, NAMESPACE)) == 2
 
 
 async def test_an_empty_catalogue_is_a_catalogue(memory: StateStore) -> None:
     await replace_catalogue(memory, SHOP, [])
 
-    assert (await Catalogue(memory).shelf(SHOP)).items == ()
+    assert (await Shop(memory).catalogue(SHOP)).items == ()
 
 
 async def test_a_catalogue_that_cannot_be_read_says_so_and_quotes_nothing(memory: StateStore) -> None:
     await memory.write_state(SHOP, NAMESPACE, "catalogue", {"name": "secret", "chunks": "many"})
 
     with pytest.raises(Unavailable) as excinfo:
-        await Catalogue(memory).shelf(SHOP)
+        await Shop(memory).catalogue(SHOP)
 
     assert "secret" not in str(excinfo.value)
     assert excinfo.value.__cause__ is None
@@ -253,22 +253,22 @@ async def test_a_catalogue_that_was_read_serves_while_the_store_is_away_but_not_
     """Orders are no catalogue: whose they are, the store alone knows."""
     inner = MemoryStore().state
     store = Watched(inner)
-    catalogue = Catalogue(store)
+    shop = Shop(store)
     await replace_catalogue(inner, SHOP, [LUTE])
-    await catalogue.shelf(SHOP)
+    await shop.catalogue(SHOP)
 
     store.away = True
-    served = await catalogue.shelf(ANN)
+    served = await shop.catalogue(ANN)
     with pytest.raises(Unavailable):
-        await catalogue.orders(ANN)
+        await shop.orders(ANN)
     with pytest.raises(Unavailable):
-        await catalogue.shelf(Scope(tenant="own"))
+        await shop.catalogue(Scope(tenant="own"))
     store.away = False
     await inner.write_state(SHOP, NAMESPACE, "catalogue", {"name": "old", "chunks": "many"})
 
     assert ids(served) == {"L1"}
     with pytest.raises(StateCorrupt):
-        await catalogue.shelf(SHOP)
+        await shop.catalogue(SHOP)
 
 
 async def test_a_damaged_catalogue_is_replaced_like_any_other(memory: StateStore) -> None:
@@ -276,7 +276,7 @@ async def test_a_damaged_catalogue_is_replaced_like_any_other(memory: StateStore
 
     await replace_catalogue(memory, SHOP, [LUTE])
 
-    assert ids(await Catalogue(memory).shelf(SHOP)) == {"L1"}
+    assert ids(await Shop(memory).catalogue(SHOP)) == {"L1"}
 
 
 async def test_no_shop_waits_for_the_catalogue_of_another() -> None:
@@ -296,13 +296,13 @@ async def test_no_shop_waits_for_the_catalogue_of_another() -> None:
             return await super().list_state(scope, namespace, after, limit)
 
     store = Stalling(MemoryStore().state)
-    catalogue = Catalogue(store)
+    shop = Shop(store)
 
     async with asyncio.TaskGroup() as group:
-        slow = group.create_task(catalogue.shelf(SHOP))
+        slow = group.create_task(shop.catalogue(SHOP))
         await store.listed.wait()
         for other in (Scope(tenant="other"), Scope(tenant="acme", site="museum")):
-            assert len((await catalogue.shelf(other)).items) == len(shipped_items())
+            assert len((await shop.catalogue(other)).items) == len(shipped_items())
         assert not slow.done()
         store.released.set()
 
@@ -312,16 +312,16 @@ async def test_no_shop_waits_for_the_catalogue_of_another() -> None:
 async def test_a_big_catalogue_is_read_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     built_in: list[int] = []
 
-    class Noted(Shelf):
+    class Noted(Catalogue):
         def __init__(self, items: Iterable[Item]) -> None:
             built_in.append(threading.get_ident())
             super().__init__(items)
 
-    monkeypatch.setattr("tenuto.assistants.goods.catalogue.Shelf", Noted)
+    monkeypatch.setattr("tenuto.assistants.goods.shop.Catalogue", Noted)
 
-    shelves = await asyncio.gather(*[Catalogue(MemoryStore().state).shelf(ANN) for _ in range(2)])
+    catalogues = await asyncio.gather(*[Shop(MemoryStore().state).catalogue(ANN) for _ in range(2)])
 
-    assert [len(shelf.items) for shelf in shelves] == [len(shipped_items())] * 2
+    assert [len(catalogue.items) for catalogue in catalogues] == [len(shipped_items())] * 2
     assert threading.get_ident() not in built_in
 
 

@@ -19,7 +19,7 @@ from tenuto.model.values import to_text
 from tenuto.ports import OfflineTool
 from tests.doubles import MemoryStore
 from tests.samples import one_field_each
-from tests.unit.assistants.shop import SOMEBODY, Shop
+from tests.unit.assistants.customer import SOMEBODY, Customer
 
 HOSTILE = [
     "phones'; DROP TABLE items; --",
@@ -35,12 +35,12 @@ HOSTILE = [
 
 @pytest.mark.parametrize("question", HOSTILE)
 async def test_hostile_text_is_only_text(question: str) -> None:
-    shop = Shop(scope=SOMEBODY)
+    customer = Customer(scope=SOMEBODY)
 
-    await shop.ask(question)
-    await shop.ask("cheap phones?")
+    await customer.ask(question)
+    await customer.ask("cheap phones?")
 
-    assert shop.outcome.output["found"] == 32
+    assert customer.outcome.output["found"] == 32
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ async def test_hostile_text_is_only_text(question: str) -> None:
 )
 def test_any_question_is_read_quickly(question: str) -> None:
     """A text longer than a question is not read at all."""
-    shop = Shop()
+    customer = Customer()
     began = time.process_time()
 
-    shop.wanted(question)
+    customer.wanted(question)
 
     assert time.process_time() - began < 1
 
@@ -77,56 +77,56 @@ def test_any_question_is_read_quickly(question: str) -> None:
     ),
 )
 async def test_arguments_that_do_not_fit_are_refused_without_repeating_them(arguments: dict[str, Any]) -> None:
-    shop = Shop()
+    customer = Customer()
 
     with pytest.raises(Invalid) as excinfo:
-        await shop.call("search_goods", arguments)
+        await customer.call("search_goods", arguments)
 
     assert next(iter(arguments)) in str(excinfo.value)
     assert "secret" not in str(excinfo.value)
 
 
 async def test_a_model_may_write_its_arguments_loosely() -> None:
-    shop = Shop()
+    customer = Customer()
 
-    await shop.call("search_goods", {"category": "手机", "brand": "光诺", "max_price": "3000", "limit": 999})
+    await customer.call("search_goods", {"category": "手机", "brand": "光诺", "max_price": "3000", "limit": 999})
 
-    assert {good["brand"] for good in shop.outcome.data["goods"]} == {"Lumora"}
-    assert all(good["price"] <= 3000 for good in shop.outcome.data["goods"])
+    assert {good["brand"] for good in customer.outcome.data["goods"]} == {"Lumora"}
+    assert all(good["price"] <= 3000 for good in customer.outcome.data["goods"])
 
 
 @pytest.mark.parametrize("state", [{"items": 7}, {"items": [None]}, {"orders": "x"}, {"items": ["A"], "orders": 1}])
 async def test_state_that_a_client_broke_counts_as_none(state: dict[str, Any]) -> None:
-    shop = Shop()
-    shop.state = dict(state)
+    customer = Customer()
+    customer.state = dict(state)
 
-    await shop.ask("the best value among them")
-    assert shop.outcome.output["shown_before"] == 0
-    await shop.ask("cheap phones?")
-    await shop.ask("the second one")
-    assert len(shop.ids) == 1
+    await customer.ask("the best value among them")
+    assert customer.outcome.output["shown_before"] == 0
+    await customer.ask("cheap phones?")
+    await customer.ask("the second one")
+    assert len(customer.ids) == 1
 
 
 async def test_goods_that_left_the_catalogue_are_not_found() -> None:
     store = MemoryStore()
-    shop = Shop(goods_assistant(store.state))
-    await shop.ask("cheap phones?")
+    customer = Customer(goods_assistant(store.state))
+    await customer.ask("cheap phones?")
     await replace_catalogue(
         store.state, SOMEBODY, [Item(id="N1", name="Lute", category="instruments", price=900, stock=1)]
     )
 
-    assert "could not find" in await shop.ask("the second one")
-    assert "instruments" in await shop.ask("cheap phones?")
-    await shop.ask("lutes under 1000")
-    assert shop.ids == ["N1"]
+    assert "could not find" in await customer.ask("the second one")
+    assert "instruments" in await customer.ask("cheap phones?")
+    await customer.ask("lutes under 1000")
+    assert customer.ids == ["N1"]
 
 
 @given(st.text(max_size=60), st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=8), max_size=4))
 def test_no_question_or_foreign_output_makes_a_tool_raise(question: str, output: dict[str, Any]) -> None:
-    shop = Shop()
-    turn = replace(shop.turn(question), state={"items": ["PH101"]})
+    customer = Customer()
+    turn = replace(customer.turn(question), state={"items": ["PH101"]})
 
-    for tool in shop.assistant.tools:
+    for tool in customer.assistant.tools:
         assert isinstance(tool, OfflineTool)
         tool.plan(turn)
         assert isinstance(tool.render(output, turn), str)

@@ -9,9 +9,9 @@ import pytest
 from tenuto.assistants.goods import (
     Case,
     CaseStatus,
-    Catalogue,
     Order,
     OrderStatus,
+    Shop,
     goods_assistant,
     replace_cases,
     replace_orders,
@@ -20,7 +20,7 @@ from tenuto.errors import Invalid
 from tenuto.model import Scope
 from tests.clock import START
 from tests.doubles import MemoryStore
-from tests.unit.assistants.shop import ANN, BOB, SOMEBODY, Shop
+from tests.unit.assistants.customer import ANN, BOB, SOMEBODY, Customer
 
 VISITOR = Scope(tenant="acme", visitor=True)
 
@@ -28,11 +28,11 @@ VISITOR = Scope(tenant="acme", visitor=True)
 @pytest.mark.requirement("B16")
 @pytest.mark.parametrize("question", ["What is my order status?", "我的订单状态如何？"])
 async def test_orders_are_shown_to_their_buyer(question: str) -> None:
-    shop = Shop()
+    customer = Customer()
 
-    answer = await shop.ask(question)
+    answer = await customer.ask(question)
 
-    shown = [order["id"] for order in shop.outcome.data["orders"]]
+    shown = [order["id"] for order in customer.outcome.data["orders"]]
     assert shown == ["GD202611144192", "GD202611114122", "GD202610154144", "GD202610034163"]
     assert all(number in answer for number in shown)
 
@@ -43,28 +43,28 @@ async def test_orders_are_shown_to_their_buyer(question: str) -> None:
 async def test_without_a_user_the_answer_asks_to_sign_in(scope: Scope, question: str, word: str) -> None:
     """A fixed reply; no model is asked, and nothing is written."""
     store = MemoryStore()
-    shop = Shop(goods_assistant(store.state), scope)
+    customer = Customer(goods_assistant(store.state), scope)
 
-    answer = await shop.ask(question)
+    answer = await customer.ask(question)
 
     assert word in answer
-    assert shop.outcome.final_answer == answer
-    assert shop.outcome.data == {}
+    assert customer.outcome.final_answer == answer
+    assert customer.outcome.data == {}
 
 
 async def test_orders_are_not_shown_where_others_read_along() -> None:
-    shop = Shop(scope=Scope(tenant="acme", user="1001", channel="lark", chat="team"))
+    customer = Customer(scope=Scope(tenant="acme", user="1001", channel="lark", chat="team"))
 
-    answer = await shop.ask("my orders")
+    answer = await customer.ask("my orders")
 
     assert "GD2026" not in answer
-    assert shop.outcome.data == {}
+    assert customer.outcome.data == {}
 
 
 @pytest.mark.requirement("A30")
 async def test_orders_of_other_users_are_not_found_by_number_or_argument() -> None:
     assistant = goods_assistant(MemoryStore().state)
-    ann, bob = Shop(assistant, ANN), Shop(assistant, BOB)
+    ann, bob = Customer(assistant, ANN), Customer(assistant, BOB)
     await ann.ask("my order status")
     others = [order["id"] for order in ann.outcome.data["orders"]]
 
@@ -74,7 +74,7 @@ async def test_orders_of_other_users_are_not_found_by_number_or_argument() -> No
     for made_up in ({"user": "1001"}, {"user_id": "1001", "order": others[0]}, {"scope": {"user": "1001"}}):
         with pytest.raises(Invalid):
             await bob.call("my_orders", made_up)
-    assert await Catalogue(MemoryStore().state).cases(BOB) == ()
+    assert await Shop(MemoryStore().state).cases(BOB) == ()
 
 
 async def test_the_same_user_id_of_another_tenant_or_site_sees_nothing() -> None:
@@ -83,15 +83,15 @@ async def test_the_same_user_id_of_another_tenant_or_site_sees_nothing() -> None
     ann = Scope(tenant="acme", user="ann")
     await replace_orders(store.state, ann, [order])
     assistant = goods_assistant(store.state)
-    await Shop(assistant, ann).ask("complaint")
+    await Customer(assistant, ann).ask("complaint")
 
     for scope in (Scope(tenant="evil", user="ann"), Scope(tenant="acme", site="museum", user="ann")):
-        shop = Shop(assistant, scope)
-        await shop.ask("my order status")
-        assert shop.outcome.data == {"orders": [], "cases": []}
-    shop = Shop(assistant, ann)
-    await shop.ask("my order status")
-    assert [found["id"] for found in shop.outcome.data["orders"]] == ["X-1"]
+        customer = Customer(assistant, scope)
+        await customer.ask("my order status")
+        assert customer.outcome.data == {"orders": [], "cases": []}
+    customer = Customer(assistant, ann)
+    await customer.ask("my order status")
+    assert [found["id"] for found in customer.outcome.data["orders"]] == ["X-1"]
 
 
 @pytest.mark.parametrize(
@@ -110,30 +110,30 @@ async def test_an_order_is_found_by_its_number_or_the_end_of_it(question: str, i
     numbers = ("GO-1234", "GO-5678")
     orders = [Order(id=id_, item="PH101", name="Phone", status=OrderStatus.SHIPPED, ordered_on=day) for id_ in numbers]
     await replace_orders(store.state, ANN, orders)
-    shop = Shop(goods_assistant(store.state))
+    customer = Customer(goods_assistant(store.state))
 
-    await shop.ask(question)
+    await customer.ask(question)
 
-    assert [order["id"] for order in shop.outcome.data["orders"]] == ids
+    assert [order["id"] for order in customer.outcome.data["orders"]] == ids
 
 
 @pytest.mark.requirement("A30")
 async def test_orders_are_pointed_at_until_goods_are_shown() -> None:
     """The session state holds no order number."""
-    shop = Shop()
-    answer = await shop.ask("my orders")
-    listed = [order["id"] for order in shop.outcome.data["orders"]]
+    customer = Customer()
+    answer = await customer.ask("my orders")
+    listed = [order["id"] for order in customer.outcome.data["orders"]]
     assert "GD2026" in answer
-    assert "GD2026" not in str(shop.state)
+    assert "GD2026" not in str(customer.state)
 
     for _ in range(2):
-        await shop.ask("the second one")
-        assert [order["id"] for order in shop.outcome.data["orders"]] == listed[1:2]
+        await customer.ask("the second one")
+        assert [order["id"] for order in customer.outcome.data["orders"]] == listed[1:2]
 
-    await shop.ask("cheap phones?")
-    phones = shop.ids
-    await shop.ask("the second one")
-    assert shop.ids == phones[1:2]
+    await customer.ask("cheap phones?")
+    phones = customer.ids
+    await customer.ask("the second one")
+    assert customer.ids == phones[1:2]
 
 
 @pytest.mark.requirement("A35")
@@ -147,32 +147,29 @@ async def test_a_complaint_opens_one_case_that_later_questions_find(complaint: s
     store = MemoryStore()
     assistant = goods_assistant(store.state)
 
-    first = await Shop(assistant).ask(complaint)
-    again = await Shop(assistant).ask(later)
-    orders = await Shop(assistant).ask("my orders")
+    first = await Customer(assistant).ask(complaint)
+    again = await Customer(assistant).ask(later)
+    orders = await Customer(assistant).ask("my orders")
 
     assert first == again
     assert state in again
     assert "C1" in orders
     case = Case(id="C1", order="GD202611114122", opened_on=START.date())
-    assert await Catalogue(store.state).cases(ANN) == (case,)
-    assert await Catalogue(store.state).cases(BOB) == ()
+    assert await Shop(store.state).cases(ANN) == (case,)
+    assert await Shop(store.state).cases(BOB) == ()
 
 
 async def test_a_closed_case_is_shown_so_and_a_new_complaint_opens_another() -> None:
     store = MemoryStore()
-    shop = Shop(goods_assistant(store.state))
-    await shop.ask("complaint")
+    customer = Customer(goods_assistant(store.state))
+    await customer.ask("complaint")
     await replace_cases(store.state, ANN, [Case(id="C1", opened_on=START.date(), status=CaseStatus.CLOSED)])
 
-    shown = await shop.ask("my orders")
-    await shop.ask("complaint")
+    shown = await customer.ask("my orders")
+    await customer.ask("complaint")
 
     assert "C1, opened on 2026-01-15: closed" in shown
-    assert [(case.id, case.status) for case in await Catalogue(store.state).cases(ANN)] == [
-        ("C1", "closed"),
-        ("C2", "open"),
-    ]
+    assert [(case.id, case.status) for case in await Shop(store.state).cases(ANN)] == [("C1", "closed"), ("C2", "open")]
 
 
 async def test_a_complaint_about_several_orders_asks_which() -> None:
@@ -181,8 +178,8 @@ async def test_a_complaint_about_several_orders_asks_which() -> None:
     orders = [Order(id=f"{id_}-777", item="X", name="X", status=OrderStatus.PAID, ordered_on=day) for id_ in "AB"]
     await replace_orders(store.state, ANN, orders)
 
-    answer = await Shop(goods_assistant(store.state)).ask("I complain about order 777")
+    answer = await Customer(goods_assistant(store.state)).ask("I complain about order 777")
 
     assert "A-777" in answer
     assert "B-777" in answer
-    assert await Catalogue(store.state).cases(ANN) == ()
+    assert await Shop(store.state).cases(ANN) == ()

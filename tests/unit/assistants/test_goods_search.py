@@ -1,4 +1,4 @@
-"""What a `QueryIntent` finds on a shelf: items that meet every condition, in order."""
+"""What a `QueryIntent` finds on a catalogue: items that meet every condition, in order."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenuto.assistants.goods.catalogue import Catalogue
 from tenuto.assistants.goods.intent import QueryIntent, Sort
 from tenuto.assistants.goods.item import Item, shipped_items
-from tenuto.assistants.goods.shelf import Shelf
 
-SHELF = Shelf(shipped_items())
+SHELF = Catalogue(shipped_items())
 
 
 def find(**fields: Any) -> list[Item]:
@@ -24,7 +24,7 @@ def item(id_: str, price: float, rating: float = 4.0, sales: int = 1000, stock: 
 
 
 def first(items: list[Item], sort: Sort) -> str:
-    return Shelf(items).search(QueryIntent(sort=sort, limit=1)).items[0].id
+    return Catalogue(items).search(QueryIntent(sort=sort, limit=1)).items[0].id
 
 
 def test_best_value_weighs_rating_against_price() -> None:
@@ -67,9 +67,9 @@ def test_text_category_brand_and_colour_are_found_in_either_language() -> None:
 )
 def test_an_attribute_keeps_its_bound_in_its_unit(wanted: str, ids: set[str]) -> None:
     sizes = {"a": "4 GB", "b": "8 GB", "c": "16 GB", "d": ""}
-    shelf = Shelf([item(id_, 1, attributes={"memory": size} if size else {}) for id_, size in sizes.items()])
+    catalogue = Catalogue([item(id_, 1, attributes={"memory": size} if size else {}) for id_, size in sizes.items()])
 
-    assert {found.id for found in shelf.search(QueryIntent(attributes={"memory": wanted})).items} == ids
+    assert {found.id for found in catalogue.search(QueryIntent(attributes={"memory": wanted})).items} == ids
 
 
 def test_a_price_in_another_currency_finds_nothing() -> None:
@@ -79,11 +79,13 @@ def test_a_price_in_another_currency_finds_nothing() -> None:
 
 
 def test_a_category_of_its_own_is_found_by_its_name_or_as_text() -> None:
-    shelf = Shelf([Item(id="L1", name="Lute", category="instruments", price=900, tags=("guitar",)), item("x", 1)])
+    catalogue = Catalogue(
+        [Item(id="L1", name="Lute", category="instruments", price=900, tags=("guitar",)), item("x", 1)]
+    )
 
     for name in ("instruments", "Instrument", "guitar"):
-        assert [found.id for found in shelf.search(QueryIntent(category=name)).items] == ["L1"]
-    assert shelf.search(QueryIntent(category="phones")).total == 0
+        assert [found.id for found in catalogue.search(QueryIntent(category=name)).items] == ["L1"]
+    assert catalogue.search(QueryIntent(category="phones")).total == 0
 
 
 def test_text_that_matches_nothing_is_said_to_be_ignored_or_finds_nothing() -> None:

@@ -12,7 +12,7 @@ from tenuto.assistants.goods import goods_assistant
 from tenuto.assistants.goods.intent import QueryIntent, Shown
 from tenuto.assistants.goods.words import interpret
 from tests.doubles import MemoryStore
-from tests.unit.assistants.shop import Shop
+from tests.unit.assistants.customer import Customer
 
 ASSISTANT = goods_assistant(MemoryStore().state)
 NOTHING = Shown()
@@ -130,11 +130,11 @@ def test_words_that_ask_for_no_goods_give_no_intent(question: str) -> None:
     st.integers(100, 9_999), st.sampled_from(["phones under {}", "{}以下的手机", "手机，不超过{}", "phones up to ¥{}"])
 )
 async def test_no_item_shown_contradicts_a_stated_bound(price: int, question: str) -> None:
-    shop = Shop(ASSISTANT)
+    customer = Customer(ASSISTANT)
 
-    await shop.ask(question.format(price))
+    await customer.ask(question.format(price))
 
-    assert all(good["price"] <= price for good in shop.outcome.data["goods"])
+    assert all(good["price"] <= price for good in customer.outcome.data["goods"])
 
 
 @pytest.mark.requirement("B16")
@@ -147,29 +147,29 @@ async def test_no_item_shown_contradicts_a_stated_bound(price: int, question: st
     ids=["en", "zh"],
 )
 async def test_a_list_is_chosen_from_and_pointed_at(questions: tuple[str, str, str]) -> None:
-    shop = Shop()
+    customer = Customer()
 
-    await shop.ask(questions[0])
-    listed = shop.ids
-    await shop.ask(questions[1])
-    best = shop.ids
-    answer = await shop.ask(questions[2])
+    await customer.ask(questions[0])
+    listed = customer.ids
+    await customer.ask(questions[1])
+    best = customer.ids
+    answer = await customer.ask(questions[2])
 
     assert listed == ["PH126", "PH122", "PH108", "PH131", "PH109"]
     assert best == ["PH108"]
-    assert shop.ids == [listed[1]]
+    assert customer.ids == [listed[1]]
     assert "699" in answer
 
 
 async def test_a_question_outside_the_shop_is_left_to_the_model() -> None:
     """An empty rendering says nothing, and the offline model answers by itself."""
-    shop = Shop()
+    customer = Customer()
 
-    assert await shop.ask("When does my train leave?") == ""
-    assert "nothing" in await shop.ask("umbrellas under 100")
-    assert "没有找到" in await shop.ask("100以下的雨伞")
+    assert await customer.ask("When does my train leave?") == ""
+    assert "nothing" in await customer.ask("umbrellas under 100")
+    assert "没有找到" in await customer.ask("100以下的雨伞")
 
 
 @pytest.mark.parametrize(("question", "word"), [("the third one", "not shown"), ("其中最便宜的", "还没有给您展示")])
 async def test_pointing_at_nothing_is_answered_so(question: str, word: str) -> None:
-    assert word in await Shop().ask(question)
+    assert word in await Customer().ask(question)

@@ -10,7 +10,7 @@ import pytest
 
 import tenuto
 from tenuto.access import ApiKeys
-from tenuto.assistants.goods import Catalogue, Order, OrderStatus, replace_orders
+from tenuto.assistants.goods import Order, OrderStatus, Shop, replace_orders
 from tenuto.errors import Invalid, StateCorrupt, Unavailable
 from tenuto.model import Scope, StateEntry
 from tenuto.model.memory import MEMORIES, MEMORY_INDEX
@@ -133,7 +133,7 @@ async def test_a_shops_orders_keep_their_numbers_through_writing_and_mending() -
 
     report = await scanned(Scanner(store=store, redactor=store.redactor), fix=True)
 
-    assert await Catalogue(store.state).orders(ANN) == (ORDER,)
+    assert await Shop(store.state).orders(ANN) == (ORDER,)
     assert (report.memories, report.fixed) == (1, 0)
     assert await value_of(inner, ANN, "facts", "phone") == WITHHELD
 

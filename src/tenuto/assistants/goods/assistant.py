@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tenuto.assistants.assistant import Assistant
-from tenuto.assistants.goods.catalogue import Catalogue
+from tenuto.assistants.goods.shop import Shop
 from tenuto.assistants.goods.tools import goods_tools
 from tenuto.model.policy import Preset, preset
 from tenuto.model.prompt import Language, LayoutName, PromptPolicy
@@ -48,7 +48,7 @@ def goods_assistant(store: StateStore, policies: Preset | None = None) -> Assist
         system={Language.ENGLISH: _ENGLISH, Language.CHINESE: _CHINESE},
         policies=policies or preset("goods_qa"),
         prompt=PromptPolicy(layout=LayoutName.GOODS),
-        tools=goods_tools(Catalogue(store)),
+        tools=goods_tools(Shop(store)),
         relevance=RELEVANCE,
         looks_up=True,
     )

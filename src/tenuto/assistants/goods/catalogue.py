@@ -1,308 +1,165 @@
-"""The catalogue, the orders and the complaint cases in the store.
-
-A tenant's site has one catalogue, in its own state: a head that names the edition, and the items in a few big chunks.
-The first question to a site without one stores the shipped catalogue; an operator replaces it as a whole. Orders and
-cases are state of their user, so that the scope checks of the store keep them apart.
-"""
+"""A catalogue in memory, and the search for a `QueryIntent` in it: plain comparisons and one lexical index."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Sequence
-from datetime import date
-from hashlib import blake2b
-from typing import Final, TypeVar
-from weakref import WeakValueDictionary
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
+from types import MappingProxyType
+from typing import Final
 
-import msgspec
+from tenuto.assistants.goods.intent import MAX_SHOWN, QueryIntent, Sort
+from tenuto.assistants.goods.item import Item
+from tenuto.assistants.goods.words import (
+    CATEGORIES,
+    COLORS,
+    ENGLISH_UNITS,
+    ENGLISH_VALUES,
+    attribute_name,
+    category_slug,
+)
+from tenuto.model.values import Value
+from tenuto.recall import LexicalIndex, terms
 
-from tenuto.assistants.goods.item import EDITION, Case, CaseStatus, Item, Order, shipped_items, shipped_orders
-from tenuto.assistants.goods.shelf import Shelf
-from tenuto.compare_and_set import retry_on_conflict, update_state, write_if_unchanged
-from tenuto.errors import Invalid, StateCorrupt, Unavailable, VersionConflict
-from tenuto.lru_cache import LruCache
-from tenuto.model.privacy import SHOP
-from tenuto.model.scope import Scope, user_scope
-from tenuto.model.session import StateEntry
-from tenuto.model.values import Json, Value
-from tenuto.ports import StateStore
-
-_T = TypeVar("_T")
-
-NAMESPACE: Final = SHOP
-MAX_ITEMS: Final = 20_000
-MAX_ORDERS: Final = 500
-
-_HEAD: Final = "catalogue"
-_ORDERS: Final = "orders"
-_CASES: Final = "cases"
-_CHUNK_ITEMS: Final = 200
-_MAX_SHELVES: Final = 64
-_ATTEMPTS: Final = 5
-
-
-class CatalogueHead(Value, frozen=True, kw_only=True):
-    """Which catalogue there is. `shipped` is the edition that came with the package, 0 for an operator's own."""
-
-    name: str
-    chunks: int
-    items: int
-    shipped: int = 0
-    format: int = 1
+# A text matches an item that holds at least this share of its weight, and nearly as much as the best item does.
+_MIN_COVERAGE: Final = 0.5
+_NEAR_BEST: Final = 0.75
+# "256GB" is found as "256 GB".
+_UNIT_BORDER: Final = re.compile(r"(?<=\d)(?=[A-Za-z])")
+_BOUND: Final = re.compile(r"\s*(>=|<=|>|<|=)?\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*|[\u4e00-\u9fff]+)\+?\s*")
+_COMPARE: Final[Mapping[str, Callable[[float, float], bool]]] = MappingProxyType(
+    {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+)
+_UNITS: Final = {"tb": ("gb", 1024.0), "kg": ("g", 1000.0), "l": ("ml", 1000.0), "m": ("cm", 100.0)}
+# A sign that several currencies share stands for each of them.
+_SIGNS: Final = {"$": ("USD", "CAD", "AUD", "NZD", "SGD", "HKD"), "¥": ("CNY", "JPY"), "€": ("EUR",), "£": ("GBP",)}
 
 
-class OrderBook(Value, frozen=True, kw_only=True):
-    """The orders of one user; `demo` marks those of the shipped catalogue, which mean nothing without it."""
+class Found(Value, frozen=True, kw_only=True):
+    """The best `limit` items for a query, and how many there are in all.
 
-    orders: tuple[Order, ...]
-    demo: bool = False
-    format: int = 1
+    `text_ignored` says that no item matches the text, so that these items meet the other conditions only.
+    """
 
-
-class CaseBook(Value, frozen=True, kw_only=True):
-    """The complaint cases of one user, oldest first."""
-
-    cases: tuple[Case, ...] = ()
-    format: int = 1
+    items: tuple[Item, ...] = ()
+    total: int = 0
+    text_ignored: bool = False
 
 
 class Catalogue:
-    """Loads a tenant's shelf and a user's orders and cases.
+    """All items of one catalogue, ready to be searched."""
 
-    The most recently used shelves stay in this process. Each call reads the head, one small entry, and uses the cached
-    shelf only when it is of that edition. While the store is away, the shelf that was read last serves.
-    """
+    def __init__(self, items: Iterable[Item]) -> None:
+        self.items = tuple(items)
+        self.by_id = {item.id: item for item in self.items}
+        self.categories = tuple(dict.fromkeys(item.category for item in self.items))
+        self.currencies = tuple(dict.fromkeys(item.currency for item in self.items))
+        self._places = {item.id: place for place, item in enumerate(self.items)}
+        self._index = LexicalIndex(_fields(item) for item in self.items)
+        prices: dict[str, list[float]] = {}
+        for item in self.items:
+            prices.setdefault(item.category, []).append(item.price)
+        self._typical_price = {category: median(all_prices) for category, all_prices in prices.items()}
 
-    def __init__(self, store: StateStore) -> None:
-        self._store = store
-        self._shelves = LruCache[tuple[str, str], tuple[str, Shelf]](_MAX_SHELVES)
-        # An entry lives as long as a task waits for it: there are as many locks as catalogues being loaded.
-        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+    def search(self, intent: QueryIntent, among: Sequence[str] | None = None) -> Found:
+        """Items that meet every condition, best first; sold out items last. `among` limits the search to these ids."""
+        category = self._category(intent.category)
+        pool = self.items if among is None else [self.by_id[id_] for id_ in among if id_ in self.by_id]
+        fitting = [item for item in pool if (category is None or item.category == category) and _meets(item, intent)]
+        # A category that this shop does not have is a word to search by.
+        text = f"{intent.text} {'' if category else intent.category}"
+        scores: dict[str, float] = {}
+        text_ignored = False
+        if terms(text):
+            scores = self._match(text, fitting)
+            text_ignored = not scores
+            if text_ignored and (not (category or intent.brand or among) or (intent.category and not category)):
+                return Found()
+            fitting = [item for item in fitting if item.id in scores] or fitting
+        key = self._sort_key(intent.sort, scores)
+        ranked = sorted(fitting, key=lambda item: (item.stock == 0, key(item), -self.value(item), item.id))
+        limit = max(1, min(intent.limit, MAX_SHOWN))
+        return Found(items=tuple(ranked[:limit]), total=len(ranked), text_ignored=text_ignored and bool(ranked))
 
-    async def shelf(self, scope: Scope) -> Shelf:
-        """The catalogue of the scope's tenant and site.
+    def value(self, item: Item) -> float:
+        """Quality for money: rating above a plain 3, by the price against the median of the category.
 
-        Raises:
-            Unavailable: it cannot be read, and was not read before; or it is damaged.
+        Few sales draw a rating towards 4. The price counts by less than its proportion, or the cheapest item always
+        wins.
         """
-        owner = _owner(scope)
-        try:
-            cached = self._cached(owner, await self._head(owner))
-            if cached is not None:
-                return cached
-            async with self._lock(owner):
-                return await self._load(owner)
-        except StateCorrupt:
-            raise
-        except Unavailable:
-            _, last = self._shelves.get((owner.tenant, owner.site)) or ("", None)
-            if last is None:
-                raise
-            return last
+        rating = (item.rating * item.sales + 4.0 * 100) / (item.sales + 100)
+        typical = self._typical_price.get(item.category) or 1.0
+        return (rating - 3.0) / math.pow(max(item.price / typical, 0.01), 0.35)
 
-    async def orders(self, scope: Scope) -> tuple[Order, ...]:
-        """The orders of the scope's user, latest first; orders of other users cannot be reached from here."""
-        if scope.user is None:
-            return ()
-        head = await self._head(_owner(scope))
-        entry = await self._store.read_state(user_scope(scope), NAMESPACE, _ORDERS)
-        book = OrderBook(orders=()) if entry is None else _decode(entry.value, OrderBook, "orders")
-        if book.demo and not head.shipped:
-            return ()
-        return tuple(sorted(book.orders, key=lambda order: (order.ordered_on, order.id), reverse=True))
+    def _category(self, name: str) -> str | None:
+        """The shop's own category of that name: as written, inflected, or by a word of the table."""
+        wanted = terms(name)
+        own = (slug for slug in self.categories if slug == name or (wanted and terms(slug) == wanted))
+        slug = next(own, category_slug(name))
+        return slug if slug in self.categories else None
 
-    async def cases(self, scope: Scope) -> tuple[Case, ...]:
-        """The complaint cases of the scope's user, oldest first."""
-        if scope.user is None:
-            return ()
-        return _case_book(await self._store.read_state(user_scope(scope), NAMESPACE, _CASES)).cases
+    def _match(self, text: str, items: Sequence[Item]) -> dict[str, float]:
+        """The score of each item that matches the text well enough, by id."""
+        hits = {hit.position: hit for hit in self._index.search(_UNIT_BORDER.sub(" ", text))}
+        near = [(item.id, hits[place]) for item in items if (place := self._places[item.id]) in hits]
+        best = max((hit.coverage for _, hit in near), default=0.0)
+        least = max(_MIN_COVERAGE, best * _NEAR_BEST)
+        return {id_: hit.score for id_, hit in near if hit.coverage >= least}
 
-    async def open_case(self, scope: Scope, order: str | None, today: date) -> Case:
-        """The open case about the order, or any open one where no order is named; a new one when there is none.
-
-        Raises:
-            Invalid: the scope names no user.
-        """
-
-        def open_one(book: CaseBook) -> CaseBook | None:
-            if _find_open(book, order) is not None:
-                return None
-            case = Case(id=f"C{len(book.cases) + 1}", opened_on=today, order=order)
-            return CaseBook(cases=(*book.cases, case))
-
-        made = await update_state(self._store, user_scope(scope), NAMESPACE, _CASES, _case_book, open_one)
-        return _find_open(made.after, order) or made.after.cases[-1]
-
-    async def _head(self, owner: Scope) -> CatalogueHead:
-        _, head = await self._read_head(owner)
-        if head is not None:
-            return head
-        # One at a time: a hundred first questions to this process store one catalogue.
-        async with self._lock(owner):
-            return await self._ensure_head(owner)
-
-    def _lock(self, owner: Scope) -> asyncio.Lock:
-        """The lock of one site: no site waits for the catalogue of another."""
-        return self._locks.setdefault((owner.tenant, owner.site), asyncio.Lock())
-
-    async def _read_head(self, owner: Scope) -> tuple[StateEntry | None, CatalogueHead | None]:
-        """The stored entry, and the head in it unless the package brings a newer edition."""
-        entry = await self._store.read_state(owner, NAMESPACE, _HEAD)
-        head = None if entry is None else _decode(entry.value, CatalogueHead, "catalogue")
-        return entry, None if head is None or 0 < head.shipped < EDITION else head
-
-    async def _ensure_head(self, owner: Scope) -> CatalogueHead:
-        """The head; stores the shipped catalogue and its orders first where there is none. The head is written last."""
-
-        async def attempt() -> CatalogueHead:
-            before, head = await self._read_head(owner)
-            if head is not None:
-                return head
-            for user, orders in shipped_orders().items():
-                book = _encode(OrderBook(orders=orders, demo=True))
-                buyer = Scope(tenant=owner.tenant, site=owner.site, user=user)
-                # Nothing, where it was written before, or the user has orders of their own.
-                await write_if_unchanged(self._store.write_state(buyer, NAMESPACE, _ORDERS, book, if_version=0))
-            return await _write_catalogue(self._store, owner, shipped_items(), before, EDITION)
-
-        return await retry_on_conflict(attempt)
-
-    def _cached(self, owner: Scope, head: CatalogueHead) -> Shelf | None:
-        name, shelf = self._shelves.get((owner.tenant, owner.site)) or ("", None)
-        return shelf if name == head.name else None
-
-    async def _load(self, owner: Scope) -> Shelf:
-        for _ in range(_ATTEMPTS):
-            head = await self._ensure_head(owner)
-            if (cached := self._cached(owner, head)) is not None:
-                return cached
-            chunks = await self._store.list_state(owner, NAMESPACE, f"items/{head.name}/", limit=head.chunks or 1)
-            # Indexing thousands of items takes a while, and other turns go on meanwhile.
-            shelf = await asyncio.to_thread(_build_shelf, head, chunks[: head.chunks])
-            if shelf is not None:
-                self._shelves.put((owner.tenant, owner.site), (head.name, shelf))
-                return shelf
-        raise Unavailable("goods catalogue", "is not complete")
+    def _sort_key(self, sort: Sort | None, scores: dict[str, float]) -> Callable[[Item], float]:
+        keys: dict[Sort | None, Callable[[Item], float]] = {
+            "price": lambda item: item.price,
+            "price_desc": lambda item: -item.price,
+            "rating": lambda item: -item.rating,
+            "sales": lambda item: -item.sales,
+            "value": lambda item: -self.value(item),
+            None: lambda item: -scores.get(item.id, item.rating * (1 + item.sales) ** 0.1),
+        }
+        return keys[sort]
 
 
-async def replace_catalogue(store: StateStore, scope: Scope, items: Iterable[Item]) -> None:
-    """Make these the goods of the scope's tenant and site, for every process from its next question on.
-
-    Readers see the previous catalogue or this one, never a mixture. Demonstration orders vanish with the shipped goods.
-
-    Raises:
-        Invalid: two items have one id, or there are too many.
-    """
-    goods = tuple(items)
-    if len({item.id for item in goods}) < len(goods):
-        raise Invalid("two items of the catalogue have the same id")
-    if len(goods) > MAX_ITEMS:
-        raise Invalid(f"a catalogue holds at most {MAX_ITEMS} items")
-    owner = _owner(scope)
-
-    async def attempt() -> None:
-        await _write_catalogue(store, owner, goods, await store.read_state(owner, NAMESPACE, _HEAD))
-
-    await retry_on_conflict(attempt)
+def _fields(item: Item) -> list[tuple[str, int]]:
+    """The texts of an item with their weights."""
+    values = " ".join(item.attributes.values())
+    colors = " ".join(COLORS.get(value, "") for value in item.attributes.values())
+    category = f"{item.category} {' '.join(CATEGORIES.get(item.category, ()))}"
+    fields = [(f"{item.name} {item.name_zh}", 3), (f"{item.brand} {item.brand_zh} {category}", 2)]
+    fields += [(" ".join(item.tags), 2), (f"{values} {colors}", 1)]
+    return [(_UNIT_BORDER.sub(" ", text), weight) for text, weight in fields]
 
 
-async def replace_orders(store: StateStore, scope: Scope, orders: Iterable[Order]) -> None:
-    """Make these the orders of the scope's user.
-
-    Raises:
-        Invalid: the scope names no user, or there are too many orders.
-    """
-    book = OrderBook(orders=tuple(orders))
-    if len(book.orders) > MAX_ORDERS:
-        raise Invalid(f"an order book holds at most {MAX_ORDERS} orders")
-    await store.write_state(user_scope(scope), NAMESPACE, _ORDERS, _encode(book))
-
-
-async def replace_cases(store: StateStore, scope: Scope, cases: Iterable[Case]) -> None:
-    """Make these the complaint cases of the scope's user, such as the same ones closed.
-
-    Raises:
-        Invalid: the scope names no user.
-    """
-    await store.write_state(user_scope(scope), NAMESPACE, _CASES, _encode(CaseBook(cases=tuple(cases))))
+def _meets(item: Item, intent: QueryIntent) -> bool:
+    priced = intent.min_price is not None or intent.max_price is not None
+    return (
+        (not intent.brand or intent.brand.casefold().strip() in (item.brand.casefold(), item.brand_zh.casefold()))
+        and (intent.min_price is None or item.price >= intent.min_price)
+        and (intent.max_price is None or item.price <= intent.max_price)
+        and (not (priced and intent.currency) or is_currency(intent.currency, item.currency))
+        and all(_has(item, attribute_name(name), wanted) for name, wanted in intent.attributes.items())
+    )
 
 
-async def _write_catalogue(
-    store: StateStore, owner: Scope, items: Sequence[Item], before: StateEntry | None, shipped: int = 0
-) -> CatalogueHead:
-    """Write a catalogue beside the previous one, point the head at it, and delete the previous one.
-
-    The name holds the version that it follows and a digest of the content: writers of the same catalogue write the
-    same keys, writers of different ones different keys.
-
-    Raises:
-        VersionConflict: the head is no longer `before`.
-    """
-    version = 0 if before is None else before.version
-    replaced = None if before is None else _readable_head(before)
-    parts = [_encode(items[at : at + _CHUNK_ITEMS]) for at in range(0, len(items), _CHUNK_ITEMS)]
-    digest = blake2b(msgspec.json.encode(parts), digest_size=8).hexdigest()
-    head = CatalogueHead(name=f"{version + 1:08d}-{digest}", chunks=len(parts), items=len(items), shipped=shipped)
-    for number, part in enumerate(parts):
-        await store.write_state(owner, NAMESPACE, _chunk_key(head, number), part)
-    try:
-        await store.write_state(owner, NAMESPACE, _HEAD, _encode(head), if_version=version)
-    except VersionConflict:
-        entry = await store.read_state(owner, NAMESPACE, _HEAD)
-        used = None if entry is None else _readable_head(entry)
-        if used is None or used.name != head.name:
-            await _delete_chunks(store, owner, head)
-        raise
-    if replaced is not None:
-        await _delete_chunks(store, owner, replaced)
-    return head
+def is_currency(named: str, code: str) -> bool:
+    """Whether a currency as it is named, by code or sign, can be that one."""
+    return named.upper() == code.upper() or code.upper() in _SIGNS.get(named, ())
 
 
-def _case_book(entry: StateEntry | None) -> CaseBook:
-    return CaseBook() if entry is None else _decode(entry.value, CaseBook, "cases")
+def _has(item: Item, name: str, wanted: str) -> bool:
+    """Whether an attribute has the wanted value or keeps the bound; an item without the attribute does not."""
+    noted = item.attributes.get(name, "")
+    bound, amount = _BOUND.fullmatch(wanted), _BOUND.fullmatch(noted)
+    if bound is None or amount is None:
+        wanted_terms = terms(ENGLISH_VALUES.get(wanted, wanted))
+        return bool(noted) and set(wanted_terms) <= set(terms(noted)) and bool(wanted_terms)
+    (limit, unit), (value, noted_unit) = _measure(bound), _measure(amount)
+    if unit and unit != noted_unit:
+        return False
+    return _COMPARE.get(bound[1], math.isclose)(value, limit)
 
 
-def _find_open(book: CaseBook, order: str | None) -> Case | None:
-    """The open case about an order, or any open one where no order is named."""
-    cases = (case for case in book.cases if case.status is CaseStatus.OPEN and order in (None, case.order))
-    return next(cases, None)
-
-
-def _readable_head(entry: StateEntry) -> CatalogueHead | None:
-    """The head; `None` for a damaged one, whose chunks cannot be named and stay behind."""
-    try:
-        return _decode(entry.value, CatalogueHead, "catalogue")
-    except StateCorrupt:
-        return None
-
-
-async def _delete_chunks(store: StateStore, owner: Scope, head: CatalogueHead) -> None:
-    for number in range(head.chunks):
-        await store.delete_state(owner, NAMESPACE, _chunk_key(head, number))
-
-
-def _build_shelf(head: CatalogueHead, chunks: Sequence[StateEntry]) -> Shelf | None:
-    """`None` when chunks are missing, because the catalogue was replaced meanwhile."""
-    if [entry.key for entry in chunks] != [_chunk_key(head, number) for number in range(head.chunks)]:
-        return None
-    return Shelf(item for entry in chunks for item in _decode(entry.value, list[Item], "catalogue"))
-
-
-def _chunk_key(head: CatalogueHead, number: int) -> str:
-    return f"items/{head.name}/{number:04d}"
-
-
-def _owner(scope: Scope) -> Scope:
-    return Scope(tenant=scope.tenant, site=scope.site)
-
-
-def _encode(value: object) -> Json:
-    return msgspec.json.decode(msgspec.json.encode(value))
-
-
-def _decode(value: Json, kind: type[_T], what: str) -> _T:
-    try:
-        return msgspec.convert(value, kind)
-    except (msgspec.ValidationError, Invalid):
-        # The reason would quote what is stored.
-        raise StateCorrupt(f"goods {what}", "cannot be read") from None
+def _measure(found: re.Match[str]) -> tuple[float, str]:
+    named = ENGLISH_UNITS.get(found[3], found[3].lower())
+    unit, factor = _UNITS.get(named, (named, 1.0))
+    return float(found[2]) * factor, unit

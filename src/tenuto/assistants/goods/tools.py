@@ -17,9 +17,9 @@ from tenuto.assistants.goods.answers import (
     render_goods,
     render_orders,
 )
-from tenuto.assistants.goods.catalogue import Catalogue
 from tenuto.assistants.goods.intent import QueryIntent, Shown, Sort, at_position, shown_in
 from tenuto.assistants.goods.item import Order
+from tenuto.assistants.goods.shop import Shop
 from tenuto.assistants.goods.words import Topic, interpret
 from tenuto.model.generation import ToolContext, ToolOutput
 from tenuto.model.values import JsonObject, Value
@@ -30,8 +30,8 @@ _MAX_ORDERS_SHOWN: Final = 5
 _MIN_NUMBER_END: Final = 3
 
 
-def goods_tools(catalogue: Catalogue) -> tuple[Tool, ...]:
-    """The tools over a catalogue. Whose orders they show comes from the credential; no argument names a user."""
+def goods_tools(shop: Shop) -> tuple[Tool, ...]:
+    """The tools of a shop. Whose orders they show comes from the credential; no argument names a user."""
 
     @offline(plan=lambda turn: _plan("goods", turn), render=render_goods)
     async def search_goods(
@@ -65,19 +65,19 @@ def goods_tools(catalogue: Catalogue) -> tuple[Tool, ...]:
             among_previous=among_previous,
             position=position,
         )
-        return replace(await _search(catalogue, intent, turn), intent="goods")
+        return replace(await _search(shop, intent, turn), intent="goods")
 
     @offline(plan=lambda turn: _plan("orders", turn), render=render_orders)
     async def my_orders(turn: ToolContext, order: str = "", position: int | None = None) -> ToolOutput:
         """Orders of the user who asks, with status and delivery, and their complaint cases. order: number or its end.
         position: one of the orders shown last."""
-        found = await _show_orders(catalogue, QueryIntent(order=order, position=position), turn, complaint=False)
+        found = await _show_orders(shop, QueryIntent(order=order, position=position), turn, complaint=False)
         return replace(found, intent="orders")
 
     @offline(plan=lambda turn: _plan("complaint", turn), render=render_orders)
     async def open_case(turn: ToolContext, order: str = "", position: int | None = None) -> ToolOutput:
         """Open a complaint case of the user, about one order if named; an open one is shown, not doubled."""
-        found = await _show_orders(catalogue, QueryIntent(order=order, position=position), turn, complaint=True)
+        found = await _show_orders(shop, QueryIntent(order=order, position=position), turn, complaint=True)
         return replace(found, intent="complaint")
 
     return (make_tool(search_goods), make_tool(my_orders), make_tool(open_case))
@@ -92,22 +92,22 @@ def _plan(topic: Topic, turn: ToolContext) -> JsonObject | None:
     return plain
 
 
-async def _search(catalogue: Catalogue, intent: QueryIntent, turn: ToolContext) -> ToolOutput:
-    shelf = await catalogue.shelf(turn.scope)
+async def _search(shop: Shop, intent: QueryIntent, turn: ToolContext) -> ToolOutput:
+    catalogue = await shop.catalogue(turn.scope)
     shown = shown_in(turn.state)
     among = shown.items if intent.among_previous else None
     if intent.position is not None:
         among = at_position(shown.items, intent.position)
     if among == ():
         return _output(GoodsSearchResult(query=intent, shown_before=len(shown.items)), goods=())
-    found = shelf.search(intent, among)
+    found = catalogue.search(intent, among)
     answer = GoodsSearchResult(
         goods=tuple(make_card(item, turn.language) for item in found.items),
         found=found.total,
         query=intent,
         text_ignored=found.text_ignored,
-        categories=() if found.items else shelf.categories,
-        currencies=() if found.items else shelf.currencies,
+        categories=() if found.items else catalogue.categories,
+        currencies=() if found.items else catalogue.currencies,
     )
     # One of the goods shown leaves the list as it is: "the second one" still counts in it.
     picked = among is not None and len(found.items) == 1
@@ -115,7 +115,7 @@ async def _search(catalogue: Catalogue, intent: QueryIntent, turn: ToolContext) 
     return _output(answer, Shown(items=items) if found.items else None, goods=answer.goods)
 
 
-async def _show_orders(catalogue: Catalogue, intent: QueryIntent, turn: ToolContext, *, complaint: bool) -> ToolOutput:
+async def _show_orders(shop: Shop, intent: QueryIntent, turn: ToolContext, *, complaint: bool) -> ToolOutput:
     """Orders and cases, or an open case about the one order that is meant.
 
     Without a user, and where others read along, the answer is the same for everyone and no model is asked.
@@ -126,14 +126,14 @@ async def _show_orders(catalogue: Catalogue, intent: QueryIntent, turn: ToolCont
         )
         return ToolOutput(output=refusal, final_answer=render_orders(refusal, turn))
     shown = shown_in(turn.state)
-    own = await catalogue.orders(turn.scope)
+    own = await shop.orders(turn.scope)
     orders = _select(own, intent, shown)
     named = bool(intent.order) or intent.position is not None
     opened = None
     # Several orders may end in the number named; the answer lists them, and the user says which one it is.
     if complaint and (not named or len(orders) == 1):
-        opened = await catalogue.open_case(turn.scope, orders[0].id if named else None, turn.now.date())
-    cases = await catalogue.cases(turn.scope)
+        opened = await shop.open_case(turn.scope, orders[0].id if named else None, turn.now.date())
+    cases = await shop.cases(turn.scope)
     answer = OrdersAnswer(
         orders=tuple(make_order_card(order, turn.language) for order in orders[:_MAX_ORDERS_SHOWN]),
         cases=tuple(case for case in cases if not named or case.order in {order.id for order in orders}),

@@ -18,7 +18,7 @@ BOB = Scope(tenant="acme", user="1002")
 SOMEBODY = Scope(tenant="acme")
 
 
-class Shop:
+class Customer:
     """A conversation with the assistant without a model: the one tool that plans a call answers."""
 
     def __init__(self, assistant: Assistant | None = None, scope: Scope = ANN) -> None:
