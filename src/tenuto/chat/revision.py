@@ -59,19 +59,20 @@ from tenuto.sessions.lease import release_on_error
 SessionCheck: TypeAlias = Callable[[Session], Awaitable[None]]
 """Raises if a session may not begin the turn."""
 
-# Messages read from the end of a log, and digests of keys that a session records.
-_MOST: Final = 500
-_NOTED: Final = 100
-# Attempts if the session changes between the read and the truncation: titles and summaries change it too.
-_LOOKS: Final = 5
-_LETTERS: Final = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
+# Messages read from the end of a log.
+_READ_MESSAGES: Final = 500
+# Digests of superseded keys that a session records.
+_MOST_SUPERSEDED: Final = 100
+# If the session changes between the read and the truncation: titles and summaries change it too.
+_ATTEMPTS: Final = 5
+_HEX_TO_LETTERS: Final = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 _log = logging.getLogger(__name__)
 
 
 @lru_cache(maxsize=1024)
-def mark_of(key: str) -> str:
+def digest_of_key(key: str) -> str:
     """The recorded digest of a key, since a key may hold user data; in letters, so that no detector matches it."""
-    return blake2b(key.encode(), digest_size=8).hexdigest().translate(_LETTERS)
+    return blake2b(key.encode(), digest_size=8).hexdigest().translate(_HEX_TO_LETTERS)
 
 
 def check_not_superseded(session: Session, key: str) -> None:
@@ -80,7 +81,7 @@ def check_not_superseded(session: Session, key: str) -> None:
     Raises:
         Superseded: the message was edited, or the answer regenerated.
     """
-    if mark_of(key) in superseded_digests(session.metadata):
+    if digest_of_key(key) in superseded_digests(session.metadata):
         raise Superseded
 
 
@@ -99,8 +100,8 @@ async def undo_user_message(sessions: Sessions, turn: OpenTurn) -> bool:
     """
     if turn.state is not TurnState.OPENED or not turn.user_messages:
         return False
-    for _ in range(_LOOKS):
-        page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
+    for _ in range(_ATTEMPTS):
+        page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_READ_MESSAGES))
         if _has_messages_after(page, turn.user_messages[-1].seq):
             return False
         if await _truncate(sessions, turn.scope, page, turn.user_messages[0].seq - 1, page.session.version) is not None:
@@ -134,7 +135,7 @@ async def check_after_seq(sessions: Sessions, turn: OpenTurn, request: ChatReque
     first = turn.user_messages[0].seq if turn.user_messages else turn.session.last_seq + 1
     last = _last_talk_seq(turn.window, first)
     if last is None:
-        page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST, before=first))
+        page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_READ_MESSAGES, before=first))
         # More messages than the session keeps have evicted what stood before them.
         evicted = expected if turn.session.messages < len(turn.user_messages) else 0
         last = _last_talk_seq(page.messages, first) or evicted
@@ -153,7 +154,7 @@ async def hide_old_answer(sessions: Sessions, turn: OpenTurn, window: int) -> tu
     Raises:
         VersionConflict: messages were appended since the turn began.
     """
-    page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
+    page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_READ_MESSAGES))
     _check_no_new_messages(page, turn)
     last = _last_input_seq(page.messages)
     if last is None:
@@ -176,8 +177,8 @@ async def remove_old_answer(sessions: Sessions, turn: OpenTurn) -> Session:
     last = _last_input_seq(turn.window)
     assert last is not None, "a regeneration has a message to answer"
     newest = turn.session.version
-    for _ in range(_LOOKS):
-        page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_MOST))
+    for _ in range(_ATTEMPTS):
+        page = await sessions.messages(turn.scope, turn.session.id, Page(limit=_READ_MESSAGES))
         _check_no_new_messages(page, turn)
         newest = page.session.version
         session = await _truncate(sessions, turn.scope, page, last, newest, within=turn)
@@ -257,8 +258,8 @@ async def _truncate_for_edit(
     """
     assert request.session_id is not None
     newest = session
-    for _ in range(_LOOKS):
-        page = await sessions.messages(scope, request.session_id, Page(limit=_MOST))
+    for _ in range(_ATTEMPTS):
+        page = await sessions.messages(scope, request.session_id, Page(limit=_READ_MESSAGES))
         newest = page.session
         cut = await _cut_position(sessions, scope, request, page)
         if cut is None:
@@ -270,14 +271,14 @@ async def _truncate_for_edit(
         version = await _record_superseded(sessions, scope, newest, [one for one in page.messages if one.seq > cut])
         if version is not None and await _truncate(sessions, scope, page, cut, version) is not None:
             return True
-    noted_before = session.metadata.get(TAKEN_BACK)
-    await sessions.patch(scope, session.id, Changes(metadata={TAKEN_BACK: noted_before}))
+    superseded_before = session.metadata.get(TAKEN_BACK)
+    await sessions.patch(scope, session.id, Changes(metadata={TAKEN_BACK: superseded_before}))
     raise VersionConflict(session.version, newest.version)
 
 
 async def _cut_position(sessions: Sessions, scope: Scope, request: ChatRequest, page: MessagePage) -> int | None:
     """The message to truncate after; `None` if an earlier request with this key did so."""
-    mark = mark_of(request.idempotency_key) if request.idempotency_key is not None else None
+    mark = digest_of_key(request.idempotency_key) if request.idempotency_key is not None else None
     if mark is not None and any(message.metadata.get(ONCE) == mark for message in page.messages):
         return None
     if request.replaces_after is not None:
@@ -354,4 +355,4 @@ def _superseded_metadata(session: Session, messages: Sequence[Message]) -> JsonO
     digests = superseded_digests(session.metadata)
     if marks.keys() <= set(digests):
         return {}
-    return {TAKEN_BACK: [*(mark for mark in digests if mark not in marks), *marks][-_NOTED:]}
+    return {TAKEN_BACK: [*(mark for mark in digests if mark not in marks), *marks][-_MOST_SUPERSEDED:]}

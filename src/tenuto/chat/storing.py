@@ -19,7 +19,7 @@ from tenuto.chat.agent_loop import redaction_metadata
 from tenuto.chat.answering import Answering
 from tenuto.chat.deps import ChatDeps
 from tenuto.chat.request import Reply
-from tenuto.chat.revision import mark_of, remove_old_answer, superseding_metadata
+from tenuto.chat.revision import digest_of_key, remove_old_answer, superseding_metadata
 from tenuto.chat.shown_media import ATTACHMENTS
 from tenuto.chat.toolbox import with_tool_state
 from tenuto.context import truncate_text
@@ -299,7 +299,7 @@ def _reply_drafts(work: Answering, trace: Trace, now: datetime) -> tuple[Draft, 
     if work.toolbox.data:
         metadata["data"] = work.toolbox.data
     if request.idempotency_key is not None:
-        metadata[ONCE] = mark_of(request.idempotency_key)
+        metadata[ONCE] = digest_of_key(request.idempotency_key)
     metadata |= redaction_metadata(completion.redacted)
     exchanges = [(*one, work.counter.count_parts(one[1])) for one in completion.tool_messages]
     final = (Role.ASSISTANT, completion.parts, metadata, completion.stored_tokens)

@@ -27,8 +27,8 @@ from tenuto.chat.revision import (
     check_after_seq,
     check_after_turn,
     check_not_superseded,
+    digest_of_key,
     hide_old_answer,
-    mark_of,
     rewind_for_edit,
     undo_user_message,
     with_stored_contents,
@@ -446,7 +446,7 @@ def _input_messages(deps: ChatDeps, choice: Choice) -> tuple[Draft, ...]:
         return ()
     # In a chat the prompts of later turns need it.
     name = display_name(request.profile) if scope.chat is not None else ""
-    metadata: JsonObject = {ONCE: mark_of(request.idempotency_key)} if request.idempotency_key is not None else {}
+    metadata: JsonObject = {ONCE: digest_of_key(request.idempotency_key)} if request.idempotency_key is not None else {}
     if request.messages:
         before = history_length(request.messages)
         return tuple([

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from tenuto.chat import Chat, ChatRequest, ReplyFinished, ToolStarted
-from tenuto.chat.revision import mark_of
+from tenuto.chat.revision import digest_of_key
 from tenuto.chat.shown_media import ATTACHMENTS
 from tenuto.errors import (
     AssistantFailed,
@@ -130,7 +130,7 @@ class Responder:
 
     async def _is_stored(self, address: Address, message: IncomingMessage) -> bool:
         """Whether the session still has the message of a turn that lost its lease."""
-        mark = mark_of(turn_key(self._channel, message))
+        mark = digest_of_key(turn_key(self._channel, message))
         try:
             page = await self._commands.newest(address, _LOOKED_AT)
         except SessionNotFound:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from tenuto.chat.revision import mark_of
+from tenuto.chat.revision import digest_of_key
 from tenuto.errors import SessionNotFound, Unavailable
 from tenuto.model import Content, Message, Page, Scope
 from tenuto.model.attachment import ATTACHMENT, SHOWING_PARTS
@@ -158,7 +158,7 @@ class TaskRecords:
         """
         if not any(ATTACHMENT in part for part in record.parts):
             return record.parts
-        after, mark = record.after, mark_of(key)
+        after, mark = record.after, digest_of_key(key)
         while True:
             page = await self._sessions.messages(scope, session_id, Page(limit=_PAGE, after=after, touch=False))
             for message in page.messages:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.chat import ChatRequest
-from tenuto.chat.revision import mark_of
+from tenuto.chat.revision import digest_of_key
 from tenuto.errors import Invalid, SessionNotFound
 from tenuto.model import Draft, Message, Page, Role, Scope
 from tenuto.model.generation import ToolSpec
@@ -83,7 +83,7 @@ def chat_request(context: ServerContext, asked: WebTurn, log: Sequence[Message] 
         policy=_adopting(context, asked.assistant) if log is None else None,
         regenerate=True,
     )
-    mark = mark_of(asked.key)
+    mark = digest_of_key(asked.key)
     known = {message.id: message for message in log or ()}
     fresh = tuple(
         draft
