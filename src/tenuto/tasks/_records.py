@@ -50,22 +50,22 @@ class NameRef(Value, frozen=True, kw_only=True):
         return self.mark == other.mark
 
 
-def mark_of(text: str) -> tuple[int, ...]:
+def digest_of_key(text: str) -> tuple[int, ...]:
     """A digest of a text that the privacy policy leaves alone."""
     return tuple(blake2b(text.encode(), digest_size=_MARK_BYTES).digest())
 
 
 def name_ref(name: str) -> NameRef:
     """The reference of a name."""
-    return NameRef(name=name, mark=mark_of(name))
+    return NameRef(name=name, mark=digest_of_key(name))
 
 
 def write_mark(idempotency_key: IdempotencyKey | str) -> tuple[int, ...]:
     """A digest of the idempotency key of a write, and of its fingerprint if it has one; short since a record has
     several."""
     if isinstance(idempotency_key, str):
-        return mark_of(idempotency_key)[:_KEY_BYTES]
-    return (*mark_of(idempotency_key.key)[:_KEY_BYTES], *mark_of(idempotency_key.fingerprint)[:_KEY_BYTES])
+        return digest_of_key(idempotency_key)[:_KEY_BYTES]
+    return (*digest_of_key(idempotency_key.key)[:_KEY_BYTES], *digest_of_key(idempotency_key.fingerprint)[:_KEY_BYTES])
 
 
 def is_applied(mark: tuple[int, ...], marks: tuple[tuple[int, ...], ...]) -> bool:

@@ -25,7 +25,16 @@ from tenuto.ports import Clock, SessionStore, StateStore
 from tenuto.task_errors import PlanInvalid, TaskFinished, TaskNotFound, TaskRunning
 from tenuto.tasks._deadlines import Deadlines, TaskDeadline
 from tenuto.tasks._record_store import VersionedRecord
-from tenuto.tasks._records import PlanRecord, TaskHead, instant, mark_of, micros, name_ref, new_incarnation, place_for
+from tenuto.tasks._records import (
+    PlanRecord,
+    TaskHead,
+    digest_of_key,
+    instant,
+    micros,
+    name_ref,
+    new_incarnation,
+    place_for,
+)
 from tenuto.tasks._task_table import TaskTable
 from tenuto.tasks._workspace import Fence, TaskWorkspace
 from tenuto.tasks.board import Board
@@ -102,7 +111,7 @@ class Tasks:
         return TaskHead(
             type=new.type,
             life=life,
-            owner=mark_of(self._policy.owner_of(new.type)),
+            owner=digest_of_key(self._policy.owner_of(new.type)),
             asked=_request_digest(new),
             goal=new.goal,
             session=name_ref(new.session_id) if new.session_id is not None else None,
@@ -305,7 +314,7 @@ class Tasks:
         self._check_size(check_json(result, "the result", MAX_DEPTH - 1), "result")
         status, now = TaskStatus.FAILED if failed else TaskStatus.COMPLETED, self._clock()
         finish_facts = [status, result] if error is None else [status, result, error.code, error.step]
-        way = mark_of(msgspec.json.encode(finish_facts, order="deterministic").decode())
+        way = digest_of_key(msgspec.json.encode(finish_facts, order="deterministic").decode())
 
         end = {"status": status, "result": result, "error": error, "completed_at": micros(now), "ended": way}
         try:
@@ -493,4 +502,4 @@ def _matches(head: TaskHead, query: TaskQuery) -> bool:
 
 
 def _request_digest(new: NewTask) -> tuple[int, ...]:
-    return mark_of(msgspec.json.encode(new).decode())
+    return digest_of_key(msgspec.json.encode(new).decode())

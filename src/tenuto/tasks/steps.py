@@ -21,7 +21,7 @@ from tenuto.model.values import Json
 from tenuto.ports import Clock
 from tenuto.task_errors import StepLost, StepNotFound, StepNotWaiting, TaskFinished, TaskNotFound
 from tenuto.tasks._record_store import VersionedRecord
-from tenuto.tasks._records import StepRecord, mark_of, micros, wrap_value
+from tenuto.tasks._records import StepRecord, digest_of_key, micros, wrap_value
 from tenuto.tasks._workspace import TaskWorkspace
 from tenuto.tasks.board import check_value
 
@@ -143,7 +143,7 @@ class Steps:
             TooLarge: the answer is above the limit.
         """
         check_value(value, self._policy)
-        mark = mark_of(msgspec.json.encode(value, order="deterministic").decode())
+        mark = digest_of_key(msgspec.json.encode(value, order="deterministic").decode())
         record = await self._read(step)
         if record.status is StepStatus.COMPLETED and record.answer == mark:
             await self._workspace.task()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenuto.assistants.legal.library import EarlierTurn, Library, Ranking
-from tenuto.assistants.legal.plan import Field
+from tenuto.assistants.legal.plan import LegalField
 from tenuto.model.prompt import Language
 
 pytestmark = pytest.mark.requirement("E1")
@@ -20,30 +20,30 @@ SMALL_TALK = "Who won the world cup?"
 @pytest.mark.parametrize(
     ("question", "earlier", "lead"),
     [
-        (WORK["en"], [], Field.LABOUR),
-        (WORK["zh"], [], Field.LABOUR),
-        (CLAUSE["en"], [], Field.CONTRACT),
-        (CLAUSE["zh"], [], Field.CONTRACT),
-        (CLAUSE["en"], [WORK["en"]], Field.LABOUR),
-        (CLAUSE["zh"], [WORK["zh"]], Field.LABOUR),
-        (CLAUSE["en"], [SMALL_TALK, WORK["en"]], Field.LABOUR),
-        ("And what about that?", [WORK["en"]], Field.LABOUR),
-        ("My landlord keeps the deposit", [WORK["en"]], Field.CONTRACT),
-        ("房东不退押金", [WORK["zh"]], Field.CONTRACT),
-        ("拖欠工资", ["房东不退押金"], Field.LABOUR),
-        ("那份合同里的竞业条款怎么看？", [WORK["zh"]], Field.LABOUR),
-        ("这份合同的解除条款怎么理解？", ["我的工资被拖欠"], Field.LABOUR),
-        ("Can I terminate the contract because of that?", ["My employer pays my wages late"], Field.LABOUR),
-        ("How long is the notice period?", ["My landlord keeps the deposit"], Field.CONTRACT),
-        ("赔偿怎么算？", ["网购的手机坏了"], Field.CONTRACT),
-        ("网购的东西七天内能退吗", ["加班费怎么算"], Field.CONTRACT),
+        (WORK["en"], [], LegalField.LABOUR),
+        (WORK["zh"], [], LegalField.LABOUR),
+        (CLAUSE["en"], [], LegalField.CONTRACT),
+        (CLAUSE["zh"], [], LegalField.CONTRACT),
+        (CLAUSE["en"], [WORK["en"]], LegalField.LABOUR),
+        (CLAUSE["zh"], [WORK["zh"]], LegalField.LABOUR),
+        (CLAUSE["en"], [SMALL_TALK, WORK["en"]], LegalField.LABOUR),
+        ("And what about that?", [WORK["en"]], LegalField.LABOUR),
+        ("My landlord keeps the deposit", [WORK["en"]], LegalField.CONTRACT),
+        ("房东不退押金", [WORK["zh"]], LegalField.CONTRACT),
+        ("拖欠工资", ["房东不退押金"], LegalField.LABOUR),
+        ("那份合同里的竞业条款怎么看？", [WORK["zh"]], LegalField.LABOUR),
+        ("这份合同的解除条款怎么理解？", ["我的工资被拖欠"], LegalField.LABOUR),
+        ("Can I terminate the contract because of that?", ["My employer pays my wages late"], LegalField.LABOUR),
+        ("How long is the notice period?", ["My landlord keeps the deposit"], LegalField.CONTRACT),
+        ("赔偿怎么算？", ["网购的手机坏了"], LegalField.CONTRACT),
+        ("网购的东西七天内能退吗", ["加班费怎么算"], LegalField.CONTRACT),
         (SMALL_TALK, [], None),
         ("你好", [], None),
         ("", [], None),
     ],
 )
 def test_the_field_is_that_of_the_question_in_its_conversation(
-    question: str, earlier: list[str], lead: Field | None
+    question: str, earlier: list[str], lead: LegalField | None
 ) -> None:
     ranking = LIBRARY.rank(question, [EarlierTurn(text) for text in earlier])
 
@@ -55,12 +55,12 @@ def test_the_expert_that_answered_holds_the_conversation_and_a_close_call_is_tol
     """A turn counts for the field that answered it, whatever its own words are; without words of it, the call is
     close."""
     clause = "那份合同里的竞业条款怎么看？"
-    earlier = [EarlierTurn(clause, Field.LABOUR), EarlierTurn(WORK["zh"], Field.LABOUR)]
+    earlier = [EarlierTurn(clause, LegalField.LABOUR), EarlierTurn(WORK["zh"], LegalField.LABOUR)]
 
-    assert LIBRARY.rank("那解除条款呢？", earlier) == Ranking(Field.LABOUR)
-    assert LIBRARY.rank("公司不给年假", [EarlierTurn("租房押金")]) == Ranking(Field.CONTRACT, close=True)
-    assert LIBRARY.find(Field.LABOUR, clause) == ()
-    assert "LAB-08" in {text.id for text in LIBRARY.find(Field.LABOUR, clause, held=True)}
+    assert LIBRARY.rank("那解除条款呢？", earlier) == Ranking(LegalField.LABOUR)
+    assert LIBRARY.rank("公司不给年假", [EarlierTurn("租房押金")]) == Ranking(LegalField.CONTRACT, close=True)
+    assert LIBRARY.find(LegalField.LABOUR, clause) == ()
+    assert "LAB-08" in {text.id for text in LIBRARY.find(LegalField.LABOUR, clause, held=True)}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_expert_that_answered_holds_the_conversation_and_a_close_call_is_tol
     ],
 )
 def test_the_nearest_texts_of_a_field_are_found_or_none(question: str, best: str | None) -> None:
-    found = LIBRARY.find(Field.LABOUR, question)
+    found = LIBRARY.find(LegalField.LABOUR, question)
 
     assert next((text.id for text in found), None) == best
     assert len(found) <= 2
@@ -82,5 +82,5 @@ def test_the_nearest_texts_of_a_field_are_found_or_none(question: str, best: str
 
 def test_every_text_stands_in_both_languages() -> None:
     for text in LIBRARY.texts:
-        assert text.kind in tuple(Field)
+        assert text.kind in tuple(LegalField)
         assert set(text.title) == set(text.text) == set(Language)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tenuto.assistants.legal import wording
 from tenuto.assistants.legal.library import EarlierTurn, Library
-from tenuto.assistants.legal.plan import ASIDE, EXPERTS, NOWHERE, ROUTE, ROUTER, ROUTING, Field
+from tenuto.assistants.legal.plan import ASIDE, EXPERTS, NO_FIELD, ROUTE, ROUTER, ROUTING, LegalField
 from tenuto.assistants.npc.corpus import Evidence
 from tenuto.errors import NoTypedAnswer
 from tenuto.model import Message, Role, Scope
@@ -126,7 +126,7 @@ class LegalAgents:
     def functions(self, decision_agent: str) -> dict[str, Callable[[Any], Any]]:
         """The agents by their names."""
 
-        def advising(field: Field) -> Callable[[Any], Any]:
+        def advising(field: LegalField) -> Callable[[Any], Any]:
             async def advise(context: StepContext) -> JsonObject:
                 return await self.advise(field, context)
 
@@ -139,9 +139,9 @@ class LegalAgents:
         """The field that leads; details are on the board."""
         talk = _Talk(context, self._language_of)
         routing = await self._route(context, talk)
-        lead = None if routing.field == NOWHERE else Field(routing.field)
+        lead = None if routing.field == NO_FIELD else LegalField(routing.field)
         await context.board.write(ROUTING, msgspec.to_builtins(routing))
-        await context.board.write(ASIDE, lead.other.value if lead is not None and routing.aside else NOWHERE)
+        await context.board.write(ASIDE, lead.other.value if lead is not None and routing.aside else NO_FIELD)
         return routing.field
 
     async def _ask(self, context: StepContext, prompt: AgentPrompt, kind: type[_Answer]) -> _Answer | None:
@@ -154,9 +154,9 @@ class LegalAgents:
             return None
 
     async def _route(self, context: StepContext, talk: _Talk) -> Routing:
-        if talk.asked in tuple(Field):
+        if talk.asked in tuple(LegalField):
             # An answer to a question of this expert.
-            return Routing(field=Field(talk.asked).value)
+            return Routing(field=LegalField(talk.asked).value)
         language = talk.language
         prompt = talk.prompt(wording.ROUTER_ROLE, wording.ROUTER_TASK[language])
         if routing := await self._ask(context, prompt, Routing):
@@ -168,7 +168,7 @@ class LegalAgents:
             return Routing(field="none", ask=wording.ROUTER_UNSURE[language])
         return Routing(field="none", ask="" if talk.asked else wording.ROUTER_ASKS[language])
 
-    async def advise(self, field: Field, context: StepContext) -> JsonObject:
+    async def advise(self, field: LegalField, context: StepContext) -> JsonObject:
         """The opinion of one expert."""
         talk = _Talk(context, self._language_of)
         language = talk.language
@@ -200,12 +200,12 @@ class LegalAgents:
     async def _decide(self, context: StepContext) -> Decision:
         talk, route = _Talk(context, self._language_of), await context.board.read(ROUTE)
         language = talk.language
-        if route == NOWHERE:
+        if route == NO_FIELD:
             routing = await _read(context, ROUTING, Routing)
             ask = routing.ask if routing is not None else ""
             text = ask or wording.NOTHING_FOUND[language]
             return Decision(text=text, language=language, asked=ROUTER if ask else None)
-        lead = Field(route)
+        lead = LegalField(route)
         opinion = await _read(context, lead, Opinion)
         if opinion is not None and opinion.ask:
             return Decision(text=opinion.ask, language=language, asked=lead.value, field=lead.value)
@@ -215,7 +215,7 @@ class LegalAgents:
         return replace(await self._join_opinions(context, talk, opinions), field=lead.value)
 
     async def _join_opinions(
-        self, context: StepContext, talk: _Talk, opinions: dict[Field, Opinion | None]
+        self, context: StepContext, talk: _Talk, opinions: dict[LegalField, Opinion | None]
     ) -> Decision:
         language = talk.language
         given = {field: opinion for field, opinion in opinions.items() if opinion is not None and opinion.text}
@@ -268,11 +268,11 @@ class _Talk:
 def _earlier_turns(before: Sequence[Message]) -> list[EarlierTurn]:
     """What the user said before, newest first, with the field whose expert answered."""
     turns: list[EarlierTurn] = []
-    lead: Field | None = None
+    lead: LegalField | None = None
     for message in reversed(before):
         if message.role is Role.ASSISTANT:
             field = _state_of(message, FIELD)
-            lead = Field(field) if field in tuple(Field) else None
+            lead = LegalField(field) if field in tuple(LegalField) else None
         else:
             turns.append(EarlierTurn(message.text, lead))
             lead = None
@@ -282,7 +282,7 @@ def _earlier_turns(before: Sequence[Message]) -> list[EarlierTurn]:
 def _asked(answer: Message) -> str | None:
     """The agent that asked in an answer."""
     asked = _state_of(answer, ASKED)
-    return asked if asked in (ROUTER, *Field) else None
+    return asked if asked in (ROUTER, *LegalField) else None
 
 
 def _state_of(answer: Message, key: str) -> Any:
@@ -322,7 +322,7 @@ def _quote(text: Evidence, language: Language) -> str:
     )
 
 
-def _join(opinions: dict[Field, Opinion], language: Language) -> str:
+def _join(opinions: dict[LegalField, Opinion], language: Language) -> str:
     if len(opinions) < 2:
         return "".join(opinion.text for opinion in opinions.values())
     return "\n\n".join(f"{wording.FIELD_NAME[field][language]}\n{opinion.text}" for field, opinion in opinions.items())

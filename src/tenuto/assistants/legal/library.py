@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib.resources import as_file, files
 from typing import Final, NamedTuple
 
-from tenuto.assistants.legal.plan import Field
+from tenuto.assistants.legal.plan import LegalField
 from tenuto.assistants.npc.corpus import Corpus, Evidence, Match
 
 # Below either, a match is chance: one common word, or a small part of what was asked.
@@ -34,13 +34,13 @@ class EarlierTurn(NamedTuple):
     """What the user said before, and the field whose expert answered, if it is known."""
 
     text: str
-    lead: Field | None = None
+    lead: LegalField | None = None
 
 
 class Ranking(NamedTuple):
     """The field that leads, whether the other one should be asked beside it, and whether it was a close call."""
 
-    lead: Field
+    lead: LegalField
     aside: bool = False
     close: bool = False
 
@@ -63,13 +63,13 @@ class Library:
         held = self._earlier_scores(earlier)
         if not any(held.values()):
             confidences = self._confidences(question)
-            lead = max(Field, key=confidences.__getitem__)
+            lead = max(LegalField, key=confidences.__getitem__)
             return (
                 Ranking(lead, aside=confidences[lead.other] >= _BESIDE * confidences[lead] > 0)
                 if confidences[lead]
                 else None
             )
-        holder = max(Field, key=held.__getitem__)
+        holder = max(LegalField, key=held.__getitem__)
         other, scores, confidences = holder.other, self._scores(question), self._confidences(question)
         if scores[holder] >= scores[other]:
             return Ranking(holder)
@@ -83,18 +83,18 @@ class Library:
         aside = confidences[other] > 0 and leave >= _BESIDE * stay
         return Ranking(holder, aside=aside, close=stay < _CLOSE * leave)
 
-    def _earlier_scores(self, earlier: Sequence[EarlierTurn]) -> dict[Field, float]:
+    def _earlier_scores(self, earlier: Sequence[EarlierTurn]) -> dict[LegalField, float]:
         """The score of each field in the turns before: a turn counts for the expert that answered it."""
-        held = dict.fromkeys(Field, 0.0)
+        held = dict.fromkeys(LegalField, 0.0)
         for age, (text, lead) in enumerate(earlier):
             scores, confidences = self._scores(text), self._confidences(text)
-            field = lead or max(Field, key=confidences.__getitem__)
+            field = lead or max(LegalField, key=confidences.__getitem__)
             if lead is None and not confidences[field]:
                 continue
             held[field] = max(held[field], max(_LEAST_SCORE, *scores.values()) * _CONTEXT_DECAY**age)
         return held
 
-    def find(self, field: Field, question: str, *, held: bool = False) -> tuple[Evidence, ...]:
+    def find(self, field: LegalField, question: str, *, held: bool = False) -> tuple[Evidence, ...]:
         """The texts of a field that answer a question, best first; few or none.
 
         In a conversation that is `held` in this field, a text may share a smaller part of the question.
@@ -109,18 +109,18 @@ class Library:
         """The texts with these ids; unknown ids are left out."""
         return self._corpus.with_ids(ids, None)
 
-    def _scores(self, text: str) -> dict[Field, float]:
-        best = dict.fromkeys(Field, 0.0)
+    def _scores(self, text: str) -> dict[LegalField, float]:
+        best = dict.fromkeys(LegalField, 0.0)
         for match in self._corpus.search(text):
-            field = Field(match.piece.kind)
+            field = LegalField(match.piece.kind)
             best[field] = max(best[field], match.score)
         return best
 
-    def _confidences(self, text: str) -> dict[Field, float]:
-        best = dict.fromkeys(Field, 0.0)
+    def _confidences(self, text: str) -> dict[LegalField, float]:
+        best = dict.fromkeys(LegalField, 0.0)
         for match in self._corpus.search(text):
             if _is_near(match):
-                field = Field(match.piece.kind)
+                field = LegalField(match.piece.kind)
                 best[field] = max(best[field], match.confidence)
         return best
 

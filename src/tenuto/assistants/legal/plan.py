@@ -13,22 +13,22 @@ from typing import Final
 from tenuto.model.plan import Condition, Plan, Step
 
 
-class Field(StrEnum):
+class LegalField(StrEnum):
     """A field of law with an expert of its own."""
 
     LABOUR = "labour"
     CONTRACT = "contract"
 
     @property
-    def other(self) -> Field:
+    def other(self) -> LegalField:
         """The other field."""
-        return Field.CONTRACT if self is Field.LABOUR else Field.LABOUR
+        return LegalField.CONTRACT if self is LegalField.LABOUR else LegalField.LABOUR
 
 
 TASK_TYPE: Final = "legal_consultation"
 ROUTER: Final = "legal-router"
-EXPERTS: Final = {Field.LABOUR: "labour-law-expert", Field.CONTRACT: "contract-law-expert"}
-NOWHERE: Final = "none"
+EXPERTS: Final = {LegalField.LABOUR: "labour-law-expert", LegalField.CONTRACT: "contract-law-expert"}
+NO_FIELD: Final = "none"
 """The router's value if no expert is to be asked."""
 ROUTE: Final = "route"
 ASIDE: Final = "aside"
@@ -47,7 +47,7 @@ def legal_plan(decision_agent: str, *, patient: bool = False) -> Plan:
     step_timeout = timeout if patient else None
     leads = [
         _expert(field, field.value, required=True, when=(_equals(ROUTE, field),), timeout=step_timeout)
-        for field in Field
+        for field in LegalField
     ]
     beside = [
         _expert(
@@ -57,7 +57,7 @@ def legal_plan(decision_agent: str, *, patient: bool = False) -> Plan:
             when=(_equals(ROUTE, field.other), _equals(ASIDE, field)),
             timeout=step_timeout,
         )
-        for field in Field
+        for field in LegalField
     ]
     experts = (*leads, *beside)
     return Plan(
@@ -78,7 +78,7 @@ def legal_plan(decision_agent: str, *, patient: bool = False) -> Plan:
 
 
 def _expert(
-    field: Field, step_id: str, *, required: bool, when: tuple[Condition, ...], timeout: timedelta | None
+    field: LegalField, step_id: str, *, required: bool, when: tuple[Condition, ...], timeout: timedelta | None
 ) -> Step:
     return Step(
         id=step_id,
@@ -92,5 +92,5 @@ def _expert(
     )
 
 
-def _equals(key: str, field: Field) -> Condition:
+def _equals(key: str, field: LegalField) -> Condition:
     return Condition(key=key, value=field.value)

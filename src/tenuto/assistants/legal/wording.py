@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from tenuto.assistants.legal.plan import DECIDE, ROUTE, Field
+from tenuto.assistants.legal.plan import DECIDE, ROUTE, LegalField
 from tenuto.model.prompt import Language
 
 Words: TypeAlias = dict[Language, str]
@@ -25,9 +25,9 @@ ROUTER_TASK: Final[Words] = {
         "把问题改写成脱离对话也能理解的形式。不要回答问题。"
     ),
 }
-EXPERT_ROLE: Final[dict[Field, Words]] = {
-    Field.LABOUR: {EN: "an expert of labour law", ZH: "劳动法专家"},
-    Field.CONTRACT: {EN: "an expert of contract law", ZH: "合同法专家"},
+EXPERT_ROLE: Final[dict[LegalField, Words]] = {
+    LegalField.LABOUR: {EN: "an expert of labour law", ZH: "劳动法专家"},
+    LegalField.CONTRACT: {EN: "an expert of contract law", ZH: "合同法专家"},
 }
 EXPERT_TASK: Final[Words] = {
     EN: (
@@ -54,13 +54,13 @@ DECISION_TASK: Final[Words] = {
     ),
 }
 
-FIELD_NAME: Final[dict[Field, Words]] = {
-    Field.LABOUR: {EN: "Labour law", ZH: "劳动法"},
-    Field.CONTRACT: {EN: "Contract law", ZH: "合同法"},
+FIELD_NAME: Final[dict[LegalField, Words]] = {
+    LegalField.LABOUR: {EN: "Labour law", ZH: "劳动法"},
+    LegalField.CONTRACT: {EN: "Contract law", ZH: "合同法"},
 }
-_EXPERTS: Final[dict[Field, Words]] = {
-    Field.LABOUR: {EN: "Expert of labour law", ZH: "劳动法专家"},
-    Field.CONTRACT: {EN: "Expert of contract law", ZH: "合同法专家"},
+_EXPERTS: Final[dict[LegalField, Words]] = {
+    LegalField.LABOUR: {EN: "Expert of labour law", ZH: "劳动法专家"},
+    LegalField.CONTRACT: {EN: "Expert of contract law", ZH: "合同法专家"},
 }
 STEPS: Final[dict[str, Words]] = {
     ROUTE: {EN: "Choice of the expert", ZH: "选择专家"},
