@@ -441,7 +441,7 @@ async def open_app(
             store=store.sessions, upkeep=store.upkeep, policy=policies.sessions, events=events, clock=clock
         )
         # The service checks each agent itself.
-        state = stores.trusted.state
+        state = stores.unprotected.state
         tasks = Tasks(state=state, sessions=store.sessions, policy=policies.tasks, clock=clock, new_id=fresh_id)
         compactor = Compactor(state=store.state, upkeep=store.upkeep, clock=clock)
         ledger = UsageLedger(state=store.state, clock=clock)

@@ -35,7 +35,7 @@ from tenuto.model.turn import history_length
 from tenuto.model.values import JsonObject
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.sessions import Sessions
-from tenuto.sessions.attachments import prepare
+from tenuto.sessions.attachments import prepare_contents
 
 SENT_WITH: Final = "sent_with"
 """The key of an answer's metadata for what its request was like."""
@@ -252,7 +252,7 @@ class SentTurns:
 
     async def _prepared(self, scope: Scope, template: ChatRequest, drafts: tuple[Draft, ...]) -> tuple[Draft, ...]:
         """The messages with their pictures as they are stored, by whose ids they are compared."""
-        return await prepare(scope, drafts, template.policy or self._sessions.policy)
+        return await prepare_contents(scope, drafts, template.policy or self._sessions.policy)
 
 
 def _planned(

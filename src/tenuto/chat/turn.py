@@ -63,7 +63,7 @@ from tenuto.model.turn import MAX_WINDOW, ONCE, history_length
 from tenuto.model.values import JsonObject, check_type
 from tenuto.ports import SpanAttributes, facts_of, refused_parameters
 from tenuto.sessions import TurnRequest, fresh_id
-from tenuto.sessions.attachments import prepare
+from tenuto.sessions.attachments import prepare_contents
 from tenuto.sessions.lease import complete_despite_cancel, release_on_error
 from tenuto.sessions.limits import check_message_sizes, check_metadata_size, check_text_size
 from tenuto.sessions.titles import with_fallback_title
@@ -342,10 +342,10 @@ async def _begin_unstored(deps: ChatDeps, choice: Choice, history: tuple[Message
     if choice.request.regenerate:
         raise NothingToAnswer
     policy = choice.assistant.policies.sessions
-    messages = await prepare(choice.scope, _input_messages(deps, choice), policy)
+    messages = await prepare_contents(choice.scope, _input_messages(deps, choice), policy)
     if history is not None:
         # It came with the request as the messages did, also where it was once stored.
-        history = await prepare(choice.scope, history, policy)
+        history = await prepare_contents(choice.scope, history, policy)
     return Beginning(choice=choice, messages=messages, history=history)
 
 
@@ -355,7 +355,7 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
     if request.replaces and request.session_id is not None:
         messages = await with_stored_contents(deps.sessions, scope, request.session_id, messages)
     if any(message.contents for message in messages):
-        messages = await prepare(scope, messages, policy)
+        messages = await prepare_contents(scope, messages, policy)
     creates_missing = request.session_id is None or policy.on_missing is not OnMissing.ERROR
     # What a new session starts with takes long to make, so it waits until the one that was there is gone after all.
     is_existing = creates_missing and choice.in_session and not request.replaces and not request.regenerate

@@ -49,7 +49,7 @@ def _is_bare(part: JsonObject) -> bool:
     return isinstance(part.get(ATTACHMENT), str) and not part.get("media_type")
 
 
-async def prepare(scope: Scope, drafts: Sequence[_Draft], policy: SessionPolicy) -> tuple[_Draft, ...]:
+async def prepare_contents(scope: Scope, drafts: Sequence[_Draft], policy: SessionPolicy) -> tuple[_Draft, ...]:
     """The messages with contents as they are stored: pictures by default without metadata, and with their width and
     height in the parts that show them; documents with their number of pages."""
     contents = {content.id: content for draft in drafts for content in draft.contents}

@@ -52,7 +52,7 @@ from tenuto.ports import Clock, SessionStore, StoreUpkeep, utc_now
 from tenuto.process_identity import with_holder
 from tenuto.sessions.ageing import mark_stale, with_current_status
 from tenuto.sessions.assistant_cap import AssistantCap
-from tenuto.sessions.attachments import AttachmentLimits, prepare
+from tenuto.sessions.attachments import AttachmentLimits, prepare_contents
 from tenuto.sessions.events import EventEmitter, EventKind
 from tenuto.sessions.ids import digest_of, fresh_id, key_of_request, session_id_for_key
 from tenuto.sessions.lease import begin_when_free, release_on_error
@@ -114,7 +114,7 @@ class Sessions:
         check_message_sizes(request.user_messages, policy)
         messages = await self._attachments.complete(scope, begin.session_id, begin.user_messages)
         if any(draft.contents for draft in messages):
-            messages = await prepare(scope, messages, policy)
+            messages = await prepare_contents(scope, messages, policy)
             await self._attachments.check(scope, begin.session_id, messages, policy)
         begin = begin if messages is begin.user_messages else replace(begin, user_messages=messages)
         try:
@@ -156,7 +156,7 @@ class Sessions:
         # `FinishTurn` itself has checked everything but the size.
         check_message_sizes(request.reply, policy)
         if any(draft.contents for draft in request.reply):
-            request = replace(request, reply=await prepare(turn.scope, request.reply, policy))
+            request = replace(request, reply=await prepare_contents(turn.scope, request.reply, policy))
         if request.changes is not None and request.changes.sets_values:
             await self._check_growth(turn, request.changes, policy)
         result = await self._store.finish_turn(turn, request)
@@ -201,7 +201,7 @@ class Sessions:
         check_message_sizes(request.messages, self.policy)
         messages = await self._attachments.complete(scope, session_id, batch.messages)
         if any(draft.contents for draft in messages):
-            messages = await prepare(scope, messages, self.policy)
+            messages = await prepare_contents(scope, messages, self.policy)
             await self._attachments.check(scope, session_id, messages, self.policy)
         batch = batch if messages is batch.messages else replace(batch, messages=messages)
         result = await self._with_even_timing(scope, session_id, self._store.append(scope, session_id, batch))
@@ -482,7 +482,7 @@ class Sessions:
         if any(brings_media(draft.parts) for draft in saved.messages):
             saved = await asyncio.to_thread(with_exported_contents, scope, saved, self.policy)
         check_messages(saved.messages, self.policy)
-        saved = replace(saved, messages=await prepare(scope, saved.messages, self.policy))
+        saved = replace(saved, messages=await prepare_contents(scope, saved.messages, self.policy))
         if not scope.owner:
             scope = replace(scope, user=saved.user, channel=saved.channel, chat=saved.chat, thread=saved.thread)
         elif saved.chat is not None and scope.chat is None:

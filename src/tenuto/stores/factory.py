@@ -52,8 +52,8 @@ async def open_records(
     url: str, *, synchronous: str = "full", read_only: bool = False, prepare: bool = True
 ) -> RecordStore:
     """Open a backend: `memory://`, `sqlite:///file.db`, `redis://…` (also `redis+cluster://`, `redis+sentinel://`),
-    `postgresql://…`. `read_only` is for a SQLite file in a read-only folder. A server need not answer yet if it is
-    not `prepare`.
+    `postgresql://…`. `read_only` is for a SQLite file in a read-only folder. Without `prepare` a server need not answer
+    yet: the caller runs `Preparable.prepare` once it does.
 
     Raises:
         InvalidSetting: no backend has such a URL, or its driver is not installed.

@@ -64,7 +64,7 @@ def make_privacy_service(
         return {"identities": count} if count else {}
 
     return PrivacyService(
-        store=stores.trusted,
+        store=stores.unprotected,
         redactor=stores.redactor,
         erase=sessions.erase,
         clock=clock,

@@ -67,8 +67,8 @@ log = logging.getLogger(__name__)
 class Stores:
     """The store in use, `front`, and what is behind it.
 
-    `trusted` changes protected keys as well, `unredacted` lies below the privacy policy, and `plain_state` below the
-    encryption: vaults and data keys are there. Without a cache, breaker or journal these are `None`.
+    `unprotected` lies below the protection of task boards, `unredacted` below the privacy policy, and `plain_state`
+    below the encryption: vaults and data keys are there. Without a cache, breaker or journal these are `None`.
     """
 
     backend: RecordStore
@@ -81,7 +81,7 @@ class Stores:
     journal: Journal | None
     journal_folder: Path
     redactor: Redactor
-    trusted: RedactingStore
+    unprotected: RedactingStore
     front: Store
 
     @property
@@ -106,11 +106,11 @@ async def open_stores(
         # Where it cannot be made, opening the file below it says so.
         with suppress(OSError):
             sqlite_path(settings.store).parent.mkdir(exist_ok=True)
-    backend, records, prepare = await _open_records(settings, folder, read_only)
+    backend, records, prepare_later = await _open_records(settings, folder, read_only)
     stack.push_async_callback(records.close)
     plain_state = EngineState(records, PlainCodecs(), SystemRandom())
     # The keys of a store that is down cannot be read; one that holds sealed records is refused once it is back.
-    ciphers = None if prepare else await open_encryption(settings, plain_state, clock, read_only)
+    ciphers = None if prepare_later else await open_encryption(settings, plain_state, clock, read_only)
     is_server = is_network_store(settings.store)
     engine = Engine(
         records,
@@ -133,7 +133,7 @@ async def open_stores(
     redactor = open_redactor(
         stack, settings, state=plain_state, sessions=engine.sessions, clock=clock, detector=detector
     )
-    trusted = RedactingStore(store=engine, redactor=redactor)
+    unprotected = RedactingStore(store=engine, redactor=redactor)
     return Stores(
         backend=backend,
         plain_state=plain_state,
@@ -145,8 +145,8 @@ async def open_stores(
         journal=journal,
         journal_folder=folder,
         redactor=redactor,
-        trusted=trusted,
-        front=ProtectedStore(store=trusted, policy=settings.policies().tasks),
+        unprotected=unprotected,
+        front=ProtectedStore(store=unprotected, policy=settings.policies().tasks),
     )
 
 
@@ -173,7 +173,7 @@ async def _open_records(
         Unavailable: it does not answer, and no turns wait for it in the journal.
     """
     open_now = partial(open_records, settings.store, synchronous=settings.sqlite_synchronous, read_only=read_only)
-    prepare: Callable[[], Awaitable[None]] | None = None
+    prepare_later: Callable[[], Awaitable[None]] | None = None
     try:
         backend = await open_now()
     except StoreUnavailable:
@@ -181,11 +181,11 @@ async def _open_records(
             raise
         log.warning("the store does not answer: starting with the turns in the journal")
         backend = await open_now(prepare=False)
-        prepare = partial(_prepare, backend)
+        prepare_later = partial(_prepare_backend, backend)
     if not (is_network_store(settings.store) and settings.breaker_failures):
-        return backend, backend, prepare
+        return backend, backend, prepare_later
     policy = BreakerPolicy(failures=settings.breaker_failures, reset=settings.breaker_reset)
-    return backend, BreakerRecords(backend, now=time.monotonic, policy=policy, prepare=prepare), prepare
+    return backend, BreakerRecords(backend, now=time.monotonic, policy=policy, prepare=prepare_later), prepare_later
 
 
 async def _join_folder(stack: AsyncExitStack, path: Path) -> JournalFolder | None:
@@ -205,8 +205,8 @@ def _may_begin_away(settings: Settings, folder: Path) -> bool:
     return not sealed and journal_files.count_journal(folder).waiting > 0
 
 
-async def _prepare(backend: RecordStore) -> None:
-    """Do what opening the backend does otherwise."""
+async def _prepare_backend(backend: RecordStore) -> None:
+    """Do, once the server answers, what opening the backend does otherwise."""
     if isinstance(backend, Preparable):
         await backend.prepare()
     state: StateStore = EngineState(backend, PlainCodecs(), SystemRandom())

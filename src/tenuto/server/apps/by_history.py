@@ -23,7 +23,7 @@ from tenuto.ports import Clock, StateStore
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tenuto.server.apps.presets import texts_of
 from tenuto.sessions import Sessions
-from tenuto.sessions.attachments import prepare
+from tenuto.sessions.attachments import prepare_contents
 
 # Hexadecimal digits of a digest that a first question is noted under: 4,096 keys for each owner.
 _TAG_DIGITS: Final = 3
@@ -106,7 +106,7 @@ class SessionsByHistory:
         except SessionNotFound:
             return Ending.OTHER
         session = page.session
-        prepared = await prepare(scope, tuple(drafts), self._sessions.policy)
+        prepared = await prepare_contents(scope, tuple(drafts), self._sessions.policy)
         sent = units_of_sent(await self._redaction.as_stored(session, prepared))
         stored = units_of_stored([one for one in page.messages if one.seq >= session.window_start])
         return compare_ends(stored, sent, stored_whole=_is_whole(page), sent_whole=is_whole)

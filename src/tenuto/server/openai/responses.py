@@ -51,7 +51,7 @@ from tenuto.server.openai.response_stream import ResponseStream, replay_response
 from tenuto.server.sent_history import begin_sent_turn, events_while_here, headers_of, reply_while_here
 from tenuto.server.streams import cancel_on_disconnect, event_stream, until_lapsed
 from tenuto.sessions import Sessions
-from tenuto.sessions.attachments import prepare
+from tenuto.sessions.attachments import prepare_contents
 from tenuto.sessions.ids import derived_id
 
 routes = OpenAIRouter()
@@ -341,7 +341,7 @@ async def check_untruncated(context: ServerContext, asked: Asked) -> None:
     beside = [turn.text, body.instructions or "", as_text(body.tools) if body.tools else ""]
     messages = turn.messages if asked.items is None else (await _without_session(context, asked)).turn.messages
     # Pictures count by their size, which is known once they are read.
-    new = await prepare(asked.scope, messages_of(messages), context.sessions.policy)
+    new = await prepare_contents(asked.scope, messages_of(messages), context.sessions.policy)
     tokens = await asyncio.to_thread(_count, (*talk, *new), beside)
     tokens += summary.tokens if summary is not None else 0
     limit = policy.budget_tokens - min(turn.reply_tokens or policy.reply_tokens, policy.reply_tokens)
@@ -358,5 +358,5 @@ async def _read(context: ServerContext, scope: Scope, body: ResponseBody) -> tup
     """All messages that a request speaks of: those before it, and its own."""
     given = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input or []
     new = messages_of(await drafts_of_items(context, scope, given, "input"))
-    new = await prepare(scope, new, context.sessions.policy)
+    new = await prepare_contents(scope, new, context.sessions.policy)
     return await history_of(context.sessions, scope, body, _READ), new
