@@ -37,7 +37,7 @@ from tenuto.model.turn import MAX_WINDOW
 from tenuto.model.values import JsonObject
 from tenuto.ports import release_lease
 from tenuto.sessions import AppendRequest, Sessions, TurnRequest
-from tenuto.sessions.ids import session_id_for_key
+from tenuto.sessions.ids import session_id_for_name
 from tenuto.sessions.media_parts import brings_media
 from tenuto.sessions.titles import with_fallback_title
 
@@ -65,7 +65,7 @@ class SessionLog:
         self._scope = scope
         self._name = name
         self._metadata = metadata or {}
-        self._ids = (name, session_id_for_key(scope, name))
+        self._ids = (name, session_id_for_name(scope, name))
         self._as_tenant = as_tenant
 
     async def append(self, drafts: Sequence[Draft]) -> AppendResult:
@@ -91,7 +91,7 @@ class SessionLog:
     async def _make(self) -> tuple[Session, bool]:
         session, new = await self._create_as(self._name)
         if not has_access(self._scope, session, as_tenant=self._as_tenant):
-            session, new = await self._create_as(session_id_for_key(self._scope, self._name))
+            session, new = await self._create_as(session_id_for_name(self._scope, self._name))
             self._check_access(session)
         return session, new
 

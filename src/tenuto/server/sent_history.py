@@ -22,7 +22,7 @@ from tenuto.server.apps.talk import Talk, split_talk
 from tenuto.server.auth import ServerContext
 from tenuto.server.streams import cancel_on_disconnect, until_lapsed
 from tenuto.sessions import fresh_id
-from tenuto.sessions.ids import session_id_for_key
+from tenuto.sessions.ids import session_id_for_name
 
 _log = logging.getLogger(__name__)
 HISTORY: Final = "Tenuto-History"
@@ -117,7 +117,7 @@ async def _session_of(context: ServerContext, app: AppRequest, template: ChatReq
     if found is not None:
         return found
     key = template.idempotency_key
-    return fresh_id() if key is None else session_id_for_key(app.scope, key)
+    return fresh_id() if key is None else session_id_for_name(app.scope, key)
 
 
 async def headers_of(sent: SentTurn, app: AppRequest) -> dict[str, str]:

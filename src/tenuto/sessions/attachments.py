@@ -102,7 +102,21 @@ class AttachmentLimits:
         self._store = store
         self._upkeep = upkeep
 
-    async def complete(self, scope: Scope, session_id: str, drafts: tuple[_Draft, ...]) -> tuple[_Draft, ...]:
+    async def prepare(
+        self, scope: Scope, session_id: str, drafts: tuple[_Draft, ...], policy: SessionPolicy
+    ) -> tuple[_Draft, ...]:
+        """The messages as they are stored; the same ones if they have no contents and name no attachments.
+
+        Raises:
+            Invalid, AttachmentLimit: as `check` says.
+        """
+        drafts = await self._complete(scope, session_id, drafts)
+        if any(draft.contents for draft in drafts):
+            drafts = await prepare_contents(scope, drafts, policy)
+            await self.check(scope, session_id, drafts, policy)
+        return drafts
+
+    async def _complete(self, scope: Scope, session_id: str, drafts: tuple[_Draft, ...]) -> tuple[_Draft, ...]:
         """The messages with what the session knows of attachments that they name by their ids alone."""
         if not any(named_alone(draft.parts) for draft in drafts):
             return drafts

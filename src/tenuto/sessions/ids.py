@@ -34,10 +34,10 @@ def derived_id(prefix: str, *facts: str) -> str:
     return prefix + digest.hexdigest()[:24]
 
 
-def session_id_for_key(scope: Scope, key: str) -> str:
-    """The id of a session created under an idempotency key, or by a name that is another user's session id: a retry
-    gets the same session."""
-    return derived_id("s-", scope.tenant, scope.site, *scope.owner, key)
+def session_id_for_name(scope: Scope, name: str | None) -> str:
+    """The id that owner and name lead to: an idempotency key, so that a retry gets the same session, or another user's
+    session id. Without a name, a fresh id."""
+    return derived_id("s-", scope.tenant, scope.site, *scope.owner, name) if name is not None else fresh_id()
 
 
 def fingerprint(drafts: Sequence[Draft]) -> str:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
 
 from tenuto.lru_cache import LruCache
-from tenuto.model import Draft, NewSession, Producer, Scope, Usage
-from tenuto.model.policy import MOST_LOADED, SessionPolicy
+from tenuto.model import AppendBatch, BeginTurn, Draft, NewSession, Producer, Scope, Usage
+from tenuto.model.message import check_drafts
+from tenuto.model.policy import MOST_LOADED, OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.scope import session_key
 from tenuto.model.values import Value, check_text
+from tenuto.process_identity import with_holder
+from tenuto.sessions.ids import fresh_id, key_of_request, session_id_for_name
+from tenuto.sessions.limits import with_retention
 
+# Below `busy_wait`, so that a retry after a crash waits it out instead of being refused.
+_RENEWED_LEASE: Final = timedelta(seconds=9)
 _MOST_SESSIONS: Final = 10_000
 # The messages of a turn or two, with their tools.
 _GROWTH: Final = 16
@@ -38,6 +45,22 @@ class TurnRequest(Value, frozen=True, kw_only=True):
         if self.idempotency_key is not None:
             check_text(self.idempotency_key, "the key")
 
+    def to_begin_turn(self, scope: Scope, policy: SessionPolicy) -> BeginTurn:
+        """The turn to begin in the session that is named, or in the one that the idempotency key leads to."""
+        session_id, key = self.session_id, self.idempotency_key
+        create = session_id is None or policy.on_missing is OnMissing.ADOPT
+        return BeginTurn(
+            session_id=session_id_for_name(scope, key or None) if session_id is None else session_id,
+            turn_id=with_holder(fresh_id(), shared=self.shared) if self.renews else fresh_id(),
+            user_messages=self.user_messages,
+            create=with_retention(self.new_session, policy) if create else None,
+            lease=min(policy.lease, _RENEWED_LEASE) if self.renews else policy.lease,
+            window=self.window,
+            idempotency_key=None if key is None else key_of_request(key, self.user_messages, self.fingerprint),
+            journaled=policy.on_store_down is OnStoreDown.JOURNAL,
+            new_id=session_id is None,
+        )
+
 
 class AppendRequest(Value, frozen=True, kw_only=True):
     """Messages to append outside a turn, to a session that exists."""
@@ -47,6 +70,19 @@ class AppendRequest(Value, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     fingerprint: str | None = None
     producer: Producer | None = None
+
+    def to_batch(self) -> AppendBatch:
+        """The messages as the store takes them."""
+        key = self.idempotency_key
+        if key is not None:
+            check_drafts(self.messages)
+        return AppendBatch(
+            id=fresh_id(),
+            messages=self.messages,
+            usage=self.usage,
+            idempotency_key=None if key is None else key_of_request(key, self.messages, self.fingerprint),
+            producer=self.producer,
+        )
 
 
 class PromptReach:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, TypeVar
 
 import msgspec
@@ -18,7 +18,6 @@ from tenuto.model import (
     AppendBatch,
     AppendResult,
     Attachment,
-    BeginTurn,
     Changes,
     Content,
     Draft,
@@ -36,25 +35,22 @@ from tenuto.model import (
     SearchPage,
     SearchQuery,
     Session,
-    SessionHit,
     SessionPage,
     SessionQuery,
     SessionStats,
     Truncation,
 )
-from tenuto.model.message import check_drafts
-from tenuto.model.policy import OnMissing, OnStoreDown, SessionPolicy
+from tenuto.model.policy import OnMissing, SessionPolicy
 from tenuto.model.session import CONTEXT_SINCE, PARTNER, PRIVACY_ALSO, Status, check_attribute_name
 from tenuto.model.turn import RunningTurn, TurnState
 from tenuto.model.values import Json, check_id, check_int, check_text, check_type
 from tenuto.pauses import pause_exactly_until
 from tenuto.ports import Clock, SessionStore, StoreUpkeep, utc_now
-from tenuto.process_identity import with_holder
-from tenuto.sessions.ageing import mark_stale, with_current_status
+from tenuto.sessions.ageing import list_sessions, mark_stale, search_sessions, with_current_status
 from tenuto.sessions.assistant_cap import AssistantCap
 from tenuto.sessions.attachments import AttachmentLimits, prepare_contents
 from tenuto.sessions.events import EventEmitter, EventKind
-from tenuto.sessions.ids import digest_of, fresh_id, key_of_request, session_id_for_key
+from tenuto.sessions.ids import digest_of, fresh_id, session_id_for_name
 from tenuto.sessions.lease import begin_when_free, release_on_error
 from tenuto.sessions.limits import check_head_size, check_message_sizes, check_messages, with_retention
 from tenuto.sessions.media_parts import brings_media
@@ -65,14 +61,8 @@ _Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 # Longer than any store takes to find that a session does not exist or belongs to another user.
 _EVEN_SECONDS = 0.005
-# Below `busy_wait`, so that a retry after a crash waits it out instead of being refused.
-_RENEWED_LEASE: Final = timedelta(seconds=9)
-_MOST = 2**31
+_MOST_REMOVED: Final = 2**31
 _MESSAGES: Final = ("messages",)
-# Pages of the store that one listing by status reads at most.
-_LISTED_PAGES: Final = 20
-# Of so many sessions a search without a hit reads the titles.
-_TITLES_READ: Final = 200
 
 
 class Sessions:
@@ -110,12 +100,9 @@ class Sessions:
         check_type(request, TurnRequest, "the request")
         policy = request.policy or self.policy
         # `BeginTurn` itself checks everything but the size.
-        begin = self._begin_request(scope, request, policy)
+        begin = request.to_begin_turn(scope, policy)
         check_message_sizes(request.user_messages, policy)
-        messages = await self._attachments.complete(scope, begin.session_id, begin.user_messages)
-        if any(draft.contents for draft in messages):
-            messages = await prepare_contents(scope, messages, policy)
-            await self._attachments.check(scope, begin.session_id, messages, policy)
+        messages = await self._attachments.prepare(scope, begin.session_id, begin.user_messages, policy)
         begin = begin if messages is begin.user_messages else replace(begin, user_messages=messages)
         try:
             turn = await begin_when_free(self._store, scope, begin, policy.busy_wait, request)
@@ -127,7 +114,7 @@ class Sessions:
                 # A corrupt session is quarantined by now, so its id is free.
                 # An adopted id is a name: under another user's, this caller has one session, not one for each turn.
                 name = request.session_id if policy.on_missing is OnMissing.ADOPT else None
-                begin = replace(begin, session_id=_id_for(scope, name or request.idempotency_key))
+                begin = replace(begin, session_id=session_id_for_name(scope, name or request.idempotency_key or None))
             begin = replace(begin, create=with_retention(request.new_session, policy))
             turn = await begin_when_free(self._store, scope, begin, policy.busy_wait, request)
         if turn.state is not TurnState.FINISHED:
@@ -187,22 +174,9 @@ class Sessions:
         """Append messages to a session that exists, by the caller's key or producer number at most once."""
         check_type(scope, Scope, "scope")
         check_type(request, AppendRequest, "the request")
-        request_key: IdempotencyKey | None = None
-        if request.idempotency_key is not None:
-            check_drafts(request.messages)
-            request_key = key_of_request(request.idempotency_key, request.messages, request.fingerprint)
-        batch = AppendBatch(
-            id=fresh_id(),
-            messages=request.messages,
-            usage=request.usage,
-            idempotency_key=request_key,
-            producer=request.producer,
-        )
+        batch = request.to_batch()
         check_message_sizes(request.messages, self.policy)
-        messages = await self._attachments.complete(scope, session_id, batch.messages)
-        if any(draft.contents for draft in messages):
-            messages = await prepare_contents(scope, messages, self.policy)
-            await self._attachments.check(scope, session_id, messages, self.policy)
+        messages = await self._attachments.prepare(scope, session_id, batch.messages, self.policy)
         batch = batch if messages is batch.messages else replace(batch, messages=messages)
         result = await self._with_even_timing(scope, session_id, self._store.append(scope, session_id, batch))
         if not result.duplicate:
@@ -236,7 +210,7 @@ class Sessions:
         if session_id:
             check_id(session_id, "the session id")
         policy = policy or self.policy
-        fallback_id = _id_for(scope, session_id or idempotency_key)
+        fallback_id = session_id_for_name(scope, session_id or idempotency_key or None)
         target_id = session_id or fallback_id
         if session_id is not None:
             try:
@@ -286,7 +260,7 @@ class Sessions:
         except SessionCorrupt:
             raise
         except (SessionNotFound, Unavailable):
-            return (await self._store.get(scope, session_id_for_key(scope, name))).id
+            return (await self._store.get(scope, session_id_for_name(scope, name))).id
 
     async def messages(self, scope: Scope, session_id: str, query: Page | None = None) -> MessagePage:
         """A page of its messages, oldest first; by default the newest page."""
@@ -311,16 +285,7 @@ class Sessions:
         check_type(scope, Scope, "scope")
         query = SessionQuery() if query is None else query
         check_type(query, SessionQuery, "the query")
-        # An idle session is stored as active, so the store cannot tell the two apart.
-        rules = {Status.INACTIVE: self.policy.inactive_after, Status.ARCHIVED: self.policy.archive_after}
-        by_rule = query.status is not None and bool(rules.get(query.status))
-        store_query = replace(query, status=None) if by_rule else query
-        for _ in range(_LISTED_PAGES):
-            page = self._with_status(await self._store.list(scope, store_query), query.status)
-            if page.sessions or page.cursor is None:
-                return page
-            store_query = replace(store_query, cursor=page.cursor)
-        return SessionPage(sessions=(), cursor=store_query.cursor)
+        return await list_sessions(self._store, scope, query, self._with_current_status, self.policy)
 
     async def search(self, scope: Scope, query: SearchQuery | str) -> SearchPage:
         """The caller's sessions that have all words of a text in their titles and messages, latest change first.
@@ -335,24 +300,7 @@ class Sessions:
         check_type(scope, Scope, "scope")
         query = SearchQuery(text=query) if isinstance(query, str) else query
         check_type(query, SearchQuery, "the query")
-        page = await self._search_words(scope, query)
-        if page.found or page.cursor is not None or query.cursor is not None:
-            return page
-        newest = await self.list(scope, SessionQuery(limit=_TITLES_READ, status=query.status))
-        titled = [one for one in newest.sessions if query.text.casefold() in one.title.casefold()][: query.limit]
-        return replace(page, found=tuple([SessionHit(session=session) for session in titled]))
-
-    async def _search_words(self, scope: Scope, query: SearchQuery) -> SearchPage:
-        # An idle session is stored as active.
-        store_query, page = replace(query, status=None), SearchPage(found=())
-        for _ in range(_LISTED_PAGES):
-            page = await self._store.search(scope, store_query)
-            found = [replace(one, session=self._with_current_status(one.session)) for one in page.found]
-            page = replace(page, found=tuple([o for o in found if query.status in (None, o.session.status)]))
-            if page.found or page.cursor is None:
-                break
-            store_query = replace(store_query, cursor=page.cursor)
-        return page
+        return await search_sessions(self._store, scope, query, self._with_current_status, self.policy)
 
     async def patch(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         """Change title, status, context, attributes or metadata.
@@ -506,7 +454,7 @@ class Sessions:
 
     async def sweep(self, limit: int = 1000) -> int:
         """Remove expired sessions of all tenants; returns how many."""
-        check_int(limit, 1, _MOST, "limit")
+        check_int(limit, 1, _MOST_REMOVED, "limit")
         gone = await self._upkeep.sweep(limit)
         await self._events.emit_removed(EventKind.EXPIRED, gone)
         return len(gone)
@@ -534,38 +482,15 @@ class Sessions:
     async def erase(self, scope: Scope, limit: int = 100) -> EraseResult:
         """Remove up to so many sessions of the scope's user, then the user's state; see the port."""
         check_type(scope, Scope, "scope")
-        check_int(limit, 1, _MOST, "limit")
+        check_int(limit, 1, _MOST_REMOVED, "limit")
         erased = await self._upkeep.erase(scope, limit)
         await self._events.emit_removed(EventKind.DELETED, erased.removed_sessions)
         return erased
 
     # The rules
 
-    def _begin_request(self, scope: Scope, request: TurnRequest, policy: SessionPolicy) -> BeginTurn:
-        session_id = request.session_id
-        if session_id is None:
-            session_id = _id_for(scope, request.idempotency_key)
-        create = request.session_id is None or policy.on_missing is OnMissing.ADOPT
-        return BeginTurn(
-            session_id=session_id,
-            turn_id=with_holder(fresh_id(), shared=request.shared) if request.renews else fresh_id(),
-            user_messages=request.user_messages,
-            create=with_retention(request.new_session, policy) if create else None,
-            lease=min(policy.lease, _RENEWED_LEASE) if request.renews else policy.lease,
-            window=request.window,
-            idempotency_key=key_of_request(request.idempotency_key, request.user_messages, request.fingerprint)
-            if request.idempotency_key is not None
-            else None,
-            journaled=policy.on_store_down is OnStoreDown.JOURNAL,
-            new_id=request.session_id is None,
-        )
-
     def _with_current_status(self, session: Session) -> Session:
         return with_current_status(session, self.policy, self._clock())
-
-    def _with_status(self, page: SessionPage, status: Status | None) -> SessionPage:
-        sessions = map(self._with_current_status, page.sessions)
-        return replace(page, sessions=tuple(each for each in sessions if status is None or each.status is status))
 
     async def _patch_within_limit(self, scope: Scope, session_id: str, changes: Changes) -> Session:
         """Patch the head if it stays within its size, judged on the version that was read; a changed one is retried."""
@@ -640,8 +565,3 @@ class Sessions:
             _log.warning("sessions beyond max_sessions were not evicted: %s", error)
             return
         await self._events.emit_removed(EventKind.EVICTED, gone)
-
-
-def _id_for(scope: Scope, name: str | None) -> str:
-    """The id that owner and name, or key, lead to; without one, a fresh id."""
-    return session_id_for_key(scope, name) if name else fresh_id()

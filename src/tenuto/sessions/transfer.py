@@ -24,7 +24,7 @@ from tenuto.model.policy import SessionPolicy
 from tenuto.model.session import cost_nanos
 from tenuto.model.values import Json, JsonObject, Value
 from tenuto.ports import SessionStore
-from tenuto.sessions.ids import fingerprint, session_id_for_key
+from tenuto.sessions.ids import fingerprint, session_id_for_name
 from tenuto.sessions.media_parts import DATA, brings_media, with_contents, with_data
 from tenuto.sessions.views import MessageView, SessionView, draft_from_json
 
@@ -159,7 +159,7 @@ async def import_as(store: SessionStore, scope: Scope, session_id: str, batch: A
     Raises:
         SessionExists: the caller has a session of that id already.
     """
-    ids = (session_id, session_id_for_key(scope, session_id))
+    ids = (session_id, session_id_for_name(scope, session_id))
     for each in ids:
         with contextlib.suppress(SessionNotFound):
             await store.get(scope, each)

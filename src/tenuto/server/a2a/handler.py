@@ -58,7 +58,7 @@ from tenuto.server.a2a.shapes import (
 )
 from tenuto.server.auth import AuthContext
 from tenuto.server.streams import until_lapsed
-from tenuto.sessions.ids import session_id_for_key
+from tenuto.sessions.ids import session_id_for_name
 from tenuto.sessions.media_parts import read_media
 from tenuto.task_errors import EngineUnavailable, TaskFinished
 
@@ -187,7 +187,7 @@ class A2aHandler(RequestHandler):
         loaded = await self._records.load(scope, message.task_id)
         task, record, step = loaded.task, loaded.record, waiting_step(loaded.progress)
         named = message.context_id
-        if named and task.session_id not in (named, session_id_for_key(scope, named)):
+        if named and task.session_id not in (named, session_id_for_name(scope, named)):
             raise InvalidParamsError(message="the context is not that of the task")
         if step is not None:
             progress = await (await self._engine()).answer(scope, task.id, step.id, value_of(message))
