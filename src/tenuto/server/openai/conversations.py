@@ -19,7 +19,8 @@ from tenuto.server.attachments import referenced_contents
 from tenuto.server.auth import ServerContext
 from tenuto.server.json_io import QueryParameters, correct_token_counts, key_fingerprint, read_contents
 from tenuto.server.openai.errors import OpenAIRouter, TooManyItems
-from tenuto.server.openai.items import CALL_OUTPUT, ItemLog, ItemPage, drafts_from_items, items_of
+from tenuto.server.openai.item_log import ItemLog, ItemPage
+from tenuto.server.openai.items import CALL_OUTPUT, drafts_from_items, items_of
 from tenuto.sessions import AppendRequest, Sessions
 from tenuto.sessions.openai_parts import check_items
 from tenuto.stores.encoding import encode_cursor, to_micros

@@ -24,7 +24,8 @@ from tenuto.server.auth import ServerContext
 from tenuto.server.json_io import OpenBody, key_fingerprint
 from tenuto.server.openai.conversations import check_metadata, drafts_of_items, new_conversation_id
 from tenuto.server.openai.errors import ResponseNotFound
-from tenuto.server.openai.items import ECHO, SHOWN_ITEMS, ItemLog
+from tenuto.server.openai.item_log import ItemLog
+from tenuto.server.openai.items import ECHO, SHOWN_ITEMS
 from tenuto.server.openai.provider_items import FUNCTION, provider_tools_of, repeated_tool
 from tenuto.server.openai.response_objects import DEFAULTS, Echo, find_turn, place_of_response
 from tenuto.sessions import Sessions

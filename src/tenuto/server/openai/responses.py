@@ -27,7 +27,8 @@ from tenuto.server.handlers import Answer
 from tenuto.server.json_io import QueryParameters, unknown_fields
 from tenuto.server.openai.conversations import ItemsQuery, drafts_of_items, list_view, new_conversation_id
 from tenuto.server.openai.errors import InputTooLong, ItemNotFound, OpenAIRouter, ResponseNotFound
-from tenuto.server.openai.items import ECHO, ItemPage, as_text, compaction_item, items_of, messages_of
+from tenuto.server.openai.item_log import ItemPage
+from tenuto.server.openai.items import ECHO, as_text, compaction_item, items_of, messages_of
 from tenuto.server.openai.response_objects import (
     DELETED,
     Echo,
