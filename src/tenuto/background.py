@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for."""
+"""Background tasks, which no caller awaits."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class People:
     # Read
 
     async def find(self, scope: Scope) -> Person | None:
-        """The person of the scope's user, `None` if it is linked with nobody.
+        """The person of the scope's user, `None` if it is not linked.
 
         A change by another process is noticed within `KNOWN_FOR`. Of a site without people only that is read, once in
         this time.

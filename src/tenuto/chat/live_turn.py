@@ -195,7 +195,7 @@ class LiveTurn:
             try:
                 return await self._relay(other)
             except TurnInterrupted:
-                # The turn is resumed here, unless somebody has been told a part of its first attempt.
+                # The turn is resumed here, unless a reader has been told a part of its first attempt.
                 if self._was_read:
                     raise
                 self._log.events.clear()

@@ -1,8 +1,8 @@
 """Running turns between processes: those of this one for readers elsewhere, and those of others for readers here.
 
-Nothing goes through the store until somebody asks. Who follows a turn of another process asks for its log, and asks
-again while it reads; the process of the turn sees that in the store's feed and appends what happens to the log, many
-events in one entry. A stop is asked for in the same way.
+Nothing goes through the store until another process asks. Who follows a turn of another process asks for its log, and
+asks again while it reads; the process of the turn sees that in the store's feed and appends what happens to the log,
+many events in one entry. A stop is asked for in the same way.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tenuto.process_identity import is_held_here, is_holder_gone, is_shared
 # Seconds between two entries of a log, and about the bytes of one.
 BATCH: Final = 0.08
 _ENTRY_BYTES: Final = 64 * 1024
-# Seconds that a log is written after somebody has asked for it, and between two such questions, also until the first
+# Seconds that a log is written after a process has asked for it, and between two such questions, also until the first
 # answer.
 _WATCHED_FOR: Final = 30.0
 _ASK_EVERY: Final = 10.0
@@ -60,7 +60,7 @@ _MOST_ENDED: Final = 256
 # Seconds without an answer of the store after which a reader is told so, and those of a log behind the turn's end.
 _PATIENCE: Final = 15.0
 _KEPT_FOR: Final = 60.0
-# Seconds that a turn that nobody reads any more is still followed.
+# Seconds that a turn without readers is still followed.
 _UNREAD_FOR: Final = 5.0
 _BESIDE: Final = (TurnStarted, ToolStarted, ToolFinished, StepChanged)
 # Seconds that a process that leaves has to tell the ends of its turns.
@@ -110,7 +110,7 @@ class FollowedTurn(LiveTurn):
 
     @property
     def is_read(self) -> bool:
-        """Whether somebody waits for what comes."""
+        """Whether a reader waits for what comes."""
         return self._readers > 0
 
     async def events(self, after: int = 0) -> AsyncIterator[tuple[int, ChatEvent]]:
@@ -281,7 +281,7 @@ class SharedTurns:
                     if offer.writing is None and not offer.is_whole:
                         self._write(offer)
         except SessionNotFound:
-            pass  # It was deleted meanwhile: there is nobody to tell.
+            pass  # It was deleted meanwhile: there is no reader to tell.
         finally:
             offer.looking = None
 
@@ -296,7 +296,7 @@ class SharedTurns:
         offer.writing = self.run(self._write_log(offer))
 
     async def _write_log(self, offer: _Offer) -> None:
-        """Append what happens to the log, until the turn has ended or nobody asks any more."""
+        """Append what happens to the log, until the turn has ended or no process asks any more."""
         loop, turn = asyncio.get_running_loop(), offer.turn
         try:
             address = await self._address(offer)
@@ -395,7 +395,7 @@ class SharedTurns:
             self._some.set()
 
     async def _follow(self, turn: FollowedTurn, key: bytes) -> None:
-        """Read the log of a turn, until it ends or nobody reads it any more."""
+        """Read the log of a turn, until it ends or has no readers."""
         loop = asyncio.get_running_loop()
         ask_at = look_at = loop.time()
         answered_at = loop.time()
@@ -435,7 +435,7 @@ class SharedTurns:
             del self._followed[key]
 
     async def _is_gone(self, turn: FollowedTurn) -> bool:
-        """Whether nobody will tell of the turn any more: its end is told shortly after it left its session."""
+        """Whether no process will write to the log any more: its end is written shortly after it left its session."""
         if is_holder_gone(turn.running.id):
             return True
         try:

@@ -86,7 +86,7 @@ def confirm(doing: str, what: str, *, as_json: bool) -> None:
     """Ask before something is gone for good.
 
     Raises:
-        BadParameter: there is nobody to ask.
+        BadParameter: no terminal to ask on.
     """
     if as_json or not sys.stdin.isatty():
         raise typer.BadParameter(

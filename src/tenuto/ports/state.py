@@ -13,7 +13,7 @@ OwnersOf: TypeAlias = Callable[[Scope], Awaitable[Sequence[Scope]]]
 
 
 async def owner_alone(scope: Scope) -> Sequence[Scope]:
-    """The owners where nobody is linked."""
+    """The owners of a scope where no identities are linked."""
     return (scope,)
 
 

@@ -21,8 +21,8 @@ from tenuto.recall import readable_words
 MIN_USERS: Final = 3
 """How many users, or sessions without a user, must have raised a topic.
 
-What one person asks about is theirs; with two, each knows the other's. Sessions without a user name nobody, and each
-counts as one: visitors cannot be told apart.
+What one person asks about is theirs; with two, each knows the other's. Sessions without a user tell of no person, and
+each counts as one: visitors cannot be told apart.
 """
 # What follows in a longer title, or in a longer run of Chinese, seldom names the subject, and takes time.
 _TITLE: Final = 80

@@ -48,7 +48,7 @@ Identities: TypeAlias = Callable[[Scope], Awaitable[tuple[str, ...]]]
 
 
 async def user_alone(scope: Scope) -> tuple[str, ...]:
-    """The identities where nobody is linked."""
+    """The identities of a user where none are linked."""
     return (scope.user or "",)
 
 

@@ -41,7 +41,7 @@ class Mentions:
         """
         try:
             removed = await self._erase_user(scope, session, user)
-            # Messages beyond the cap may still be stored, and nobody can see whose they are.
+            # Messages beyond the cap may still be stored, and do not tell whose they are.
             await self._sessions.rewrite(scope, session.id, Rewrite())
             return removed
         except SessionNotFound:

@@ -127,7 +127,7 @@ function undo() {
 }
 
 /**
- * Be somebody else: nothing of what is on screen, half written or on its way is theirs. Where the server refused the
+ * Switch the user: nothing of what is on screen, half written or on its way is theirs. Where the server refused the
  * key, the user is most likely the same: what the server did not take is kept to be sent again.
  */
 function identify(who) {

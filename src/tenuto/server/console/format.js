@@ -13,7 +13,7 @@ export function money(value, currency = "USD", digits = 2) {
     const style = { style: "currency", currency, currencyDisplay: "narrowSymbol", maximumFractionDigits: digits };
     return new Intl.NumberFormat(currentLanguage(), { ...style, minimumFractionDigits: 0 }).format(value);
   } catch {
-    return `${value} ${currency}`; // a currency nobody knows is shown as it is
+    return `${value} ${currency}`; // an unknown currency is shown as it is
   }
 }
 

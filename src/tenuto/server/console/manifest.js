@@ -1,6 +1,6 @@
 /** What the model saw, as shares of the budget: pure arithmetic over a manifest. */
 
-// In the order of a prompt. `free` is room nobody needed, `reply` is kept for the answer, and `margin` stands for a
+// In the order of a prompt. `free` is room that no part needed, `reply` is kept for the answer, and `margin` stands for a
 // tokenizer that is not here; with them the shares add up to the budget.
 export const KINDS = ["system", "preferences", "summary", "memory", "evidence", "chat_context", "message", "question", "tools", "frame"];
 export const REST = ["free", "margin", "reply"];

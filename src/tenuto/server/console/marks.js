@@ -21,7 +21,7 @@ export function learn(privacy) {
   known = expression(privacy?.vault === false ? [] : [...NAMES, ...(privacy?.patterns ?? [])]);
 }
 
-/** Only names that are known take a number: `[STEP_1]` is something that somebody wrote. */
+/** Only names that are known take a number: `[STEP_1]` is what a user wrote. */
 function expression(numbered) {
   const pseudonym = numbered.length ? `|(?<alias>${numbered.join("|")})_(?<number>[0-9]{1,4})` : "";
   return new RegExp(`\\[(?:REDACTED_(?<name>[A-Z][A-Z0-9_]{0,40})|(?<all>WITHHELD|ERASED)${pseudonym})\\]`, "g");
@@ -88,7 +88,7 @@ export function fits(stored, said) {
   return at + last.length <= whole.length;
 }
 
-/** Where somebody types a mark, the server widens its brackets, so that it is none. */
+/** Where a user types a mark, the server widens its brackets, so that it is none. */
 function narrow(text) {
   return text.replaceAll("［", "[").replaceAll("］", "]");
 }

@@ -1,4 +1,4 @@
-/** Light or dark: what the system prefers, until somebody chooses. */
+/** Light or dark: what the system prefers, until the user chooses. */
 
 const KEPT = "tenuto.theme";
 

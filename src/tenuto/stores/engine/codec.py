@@ -264,7 +264,7 @@ class Codec:
     # Words to find sessions by
 
     def digest_terms(self, terms: Iterable[str], space: bytes) -> tuple[bytes, ...]:
-        """Digests of terms in a site; where the rest is sealed, nobody can tell without the key what they are of.
+        """Digests of terms in a site; where the rest is sealed, what they are of cannot be told without the key.
 
         Raises:
             DecryptionFailed: there is no key.

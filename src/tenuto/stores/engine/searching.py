@@ -60,7 +60,7 @@ class _End(Enum):
 
 class WordSearch:
     """Searches sessions, and indexes their words. `index` indexes a session, anew where it is told to; where
-    nobody may search, it takes its words away."""
+    search is off, it takes its words away."""
 
     def __init__(
         self,

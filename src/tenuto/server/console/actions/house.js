@@ -5,7 +5,7 @@ import { learn } from "../marks.js";
 import { becomeMe, me } from "../me.js";
 import { Problem } from "../problem.js";
 
-// While the store is away, and nobody does anything, this often the page asks whether it is back.
+// While the store is away and the user does nothing, the page asks this often whether it is back.
 const LOOK_AFTER = 5000;
 
 export function houseActions(store) {

@@ -62,7 +62,7 @@ export function turnActions(store, talks, sessions) {
     if (causes.length && !gone(talkKey)) answer(talkKey, itemKey, { causes });
   }
 
-  /** Whether somebody else sits here by now: a talk that is being answered goes away for no other reason. */
+  /** Whether another user is signed in by now: a talk that is being answered goes away for no other reason. */
   function gone(talkKey) {
     return !(talkKey in store.get().talks);
   }

@@ -15,10 +15,10 @@ export function personaChoice(actions) {
     const personas = assistant?.personas ?? [];
     set(node, "hidden", personas.length === 0);
     if (shown !== assistant) {
-      const nobody = personas.length > 1 && h("option", { value: "" }, t("assistant.persona.any"));
+      const anyPersona = personas.length > 1 && h("option", { value: "" }, t("assistant.persona.any"));
       fill(
         select,
-        nobody,
+        anyPersona,
         personas.map(({ id, names }) => h("option", { value: id }, called(names, id))),
       );
       shown = assistant;

@@ -174,7 +174,8 @@ class SharedMemory:
     def _find(self, key: bytes) -> tuple[int, int | None, tuple[int, int] | None]:
         """The bucket of a key, the entry that is its own or free, and what is noted there.
 
-        An entry whose checksum is wrong may be anyone's: it is nobody's, and no other one of its bucket is certain.
+        An entry whose checksum is wrong may be of any key: it counts for none, and no other one of its bucket is
+        certain.
         """
         start = _TABLE + int.from_bytes(key[:4], "big") % self._buckets * _BUCKET_BYTES
         bucket = self._memory[start : start + _BUCKET_BYTES]

@@ -109,7 +109,7 @@ def rewrite(record: Record | None, scope: Scope, session_id: str, request: Rewri
     is_stale = not request.messages and not request.traces and record.head.stored_from < record.first_seq
     if not messages and not traces and not is_stale:
         return Step(record=record, answer=record.session, changed=False)
-    # What is evicted is seen by nobody: its removal is no new version.
+    # Callers do not see what is evicted: its removal is no new version.
     version = record.head.version + (not is_stale)
     record, messages = attach_again(record, messages)
     record = _with_rewritten(record, messages, version)

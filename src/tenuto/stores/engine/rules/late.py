@@ -55,7 +55,7 @@ def _find_number(record: Record, turn: OpenTurn, after: int) -> int:
 
 
 def _has_ended(record: Record, turn: OpenTurn, request: FinishTurn, number: int) -> bool:
-    """Whether the store carried out this end before. An abandoned turn leaves only that nobody went on after it."""
+    """Whether the store carried out this end before. An abandoned turn leaves only that no other followed it."""
     if is_finished(record, turn):
         return True
     return request.abandoned and record.head.lease is None and record.head.turns == number
