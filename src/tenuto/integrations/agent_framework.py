@@ -64,7 +64,7 @@ class TenutoHistoryProvider(HistoryProvider):
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
         """All messages of the session, oldest first."""
-        log = await self._bridge.read(lambda app: self._session_log(app, session_id).messages())
+        log = await self._bridge.read(lambda app: self._open_log(app, session_id).messages())
         return [_message(message) for message in log[1] if not is_summary(message)]
 
     async def save_messages(
@@ -75,7 +75,7 @@ class TenutoHistoryProvider(HistoryProvider):
             return
 
         async def save(app: TenutoApi) -> None:
-            log = self._session_log(app, session_id)
+            log = self._open_log(app, session_id)
             _, stored_messages = await log.messages(len(messages) + 1)
             history = [_message(message) for message in stored_messages if not is_summary(message)]
             new = filter_new_messages(history, messages)
@@ -88,7 +88,7 @@ class TenutoHistoryProvider(HistoryProvider):
         """Release the store that this provider named; it is closed with its last user."""
         self._bridge.close()
 
-    def _session_log(self, app: TenutoApi, session_id: str | None) -> SessionLog:
+    def _open_log(self, app: TenutoApi, session_id: str | None) -> SessionLog:
         return self._logs.find(app, self.scope, session_id or _SESSION)
 
 

@@ -73,7 +73,7 @@ class TenutoChatMessageHistory(BaseChatMessageHistory):
         """Append messages in one atomic step."""
         drafts = [to_draft(message) for message in messages]
         if drafts:
-            await self._bridge.write(lambda app: self._session_log(app).append(drafts))
+            await self._bridge.write(lambda app: self._open_log(app).append(drafts))
 
     async def aclear(self) -> None:
         """Remove the messages; the session with its title stays."""
@@ -97,18 +97,18 @@ class TenutoChatMessageHistory(BaseChatMessageHistory):
         self._bridge.close()
 
     async def _read(self, app: TenutoApi) -> list[BaseMessage]:
-        _, log = await self._session_log(app).messages(self._window)
+        _, log = await self._open_log(app).messages(self._window)
         messages = [message for one in log if (message := to_langchain(one)) is not None]
         return messages if self._window is None else messages[-self._window :]
 
     async def _reset(self, app: TenutoApi) -> None:
-        log = self._session_log(app)
+        log = self._open_log(app)
         try:
             await log.on_session(log.sessions.reset)
         except SessionNotFound:
             return
 
-    def _session_log(self, app: TenutoApi) -> SessionLog:
+    def _open_log(self, app: TenutoApi) -> SessionLog:
         if self._session_log is None:
             self._session_log = SessionLog(app, self.scope, self.session_id, as_tenant=self._as_tenant)
         return self._session_log

@@ -88,18 +88,18 @@ class TenutoSession(SessionABC):
             return
         now = utc_now()
         drafts = [draft_from_item(cast("JsonObject", item), new_id=fresh_id, now=now) for item in items]
-        await self._bridge.write(lambda app: self._session_log(app).append(drafts))
+        await self._bridge.write(lambda app: self._open_log(app).append(drafts))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; `None` if there is none."""
         messages = await self._bridge.write(
-            lambda app: self._session_log(app).remove(lambda head, log: log[-1:], newest=1)
+            lambda app: self._open_log(app).remove(lambda head, log: log[-1:], newest=1)
         )
         return cast("TResponseInputItem", deep_copy(_item_of(messages[0]))) if messages else None
 
     async def clear_session(self) -> None:
         """Remove the session with all of its items."""
-        await self._bridge.write(lambda app: self._session_log(app).delete())
+        await self._bridge.write(lambda app: self._open_log(app).delete())
 
     async def run_compaction(self, args: OpenAIResponsesCompactionArgs | None = None) -> None:
         """Cover items by a summary if there are more than `compact_over`; if it is forced, all but the newest turn.
@@ -116,12 +116,12 @@ class TenutoSession(SessionABC):
         """Release the store that this session named; it is closed with its last user."""
         self._bridge.close()
 
-    def _session_log(self, app: TenutoApi) -> SessionLog:
+    def _open_log(self, app: TenutoApi) -> SessionLog:
         self._session_log = self._session_log or SessionLog(app, self.scope, self.session_id, as_tenant=self._as_tenant)
         return self._session_log
 
     async def _read(self, app: TenutoApi, limit: int | None) -> list[JsonObject]:
-        session_log, size = self._session_log(app), limit or MAX_WINDOW
+        session_log, size = self._open_log(app), limit or MAX_WINDOW
         log: tuple[Message, ...] = ()
         items: list[JsonObject] = []
         page = await session_log.page(size)
@@ -136,7 +136,7 @@ class TenutoSession(SessionABC):
     async def _compact(self, app: TenutoApi, *, over: int, keep: int) -> None:
         if not isinstance(app, Tenuto):
             raise Invalid("a server compacts its sessions itself: compaction from here needs tenuto.open")
-        page = await self._session_log(app).page(1)
+        page = await self._open_log(app).page(1)
         if page is None:
             return
         # The model that summarises is opened with the chat.

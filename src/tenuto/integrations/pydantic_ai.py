@@ -74,7 +74,7 @@ class TenutoConversationStore(ConversationStore):
 
         async def read(app: TenutoApi) -> Session | None:
             try:
-                return await self._session_log(app, conversation_id).on_session(app.sessions.get)
+                return await self._open_log(app, conversation_id).on_session(app.sessions.get)
             except SessionNotFound:
                 return None
 
@@ -110,7 +110,7 @@ class TenutoConversationStore(ConversationStore):
         """Remove the session with all of its entries, or raise `ConversationConflict`."""
 
         async def delete(app: TenutoApi) -> None:
-            log = self._session_log(app, conversation_id)
+            log = self._open_log(app, conversation_id)
             turn = await self._begin(log, conversation_id)
             async with abandon_on_error(log, turn):
                 self._check(turn.session, conversation_id, expected_revision)
@@ -132,7 +132,7 @@ class TenutoConversationStore(ConversationStore):
         """Release the store that this object named; it is closed with its last user."""
         self._bridge.close()
 
-    def _session_log(self, app: TenutoApi, conversation_id: str) -> SessionLog:
+    def _open_log(self, app: TenutoApi, conversation_id: str) -> SessionLog:
         return self._logs.find(app, self.scope, conversation_id)
 
     async def _begin(self, log: SessionLog, conversation_id: str) -> OpenTurn:
@@ -144,7 +144,7 @@ class TenutoConversationStore(ConversationStore):
     async def _write(
         self, app: TenutoApi, record: ConversationRecord, entries: Sequence[ConversationEntry], if_head: str | None
     ) -> None:
-        log, name = self._session_log(app, record.conversation_id), record.conversation_id
+        log, name = self._open_log(app, record.conversation_id), record.conversation_id
         if if_head is None:
             await log.create()
         turn = await self._begin(log, name)
@@ -187,11 +187,11 @@ class TenutoConversationStore(ConversationStore):
     async def _history(self, app: TenutoApi, head_id: str, limit: int | None) -> list[ConversationEntry]:
         place = self._places.get(head_id)
         if place is not None:
-            messages = await self._walk(self._session_log(app, place), head_id, limit)
+            messages = await self._walk(self._open_log(app, place), head_id, limit)
             if messages:
                 return messages
         async for record in self._records(app):
-            messages = await self._walk(self._session_log(app, record.conversation_id), head_id, limit)
+            messages = await self._walk(self._open_log(app, record.conversation_id), head_id, limit)
             if messages:
                 return messages
         raise KeyError(head_id)

@@ -218,8 +218,8 @@ async def test_runs_add_up_over_attempts_and_their_private_parts_go_with_the_tas
         assert await shell.runner.finish(ANN, task_id) == "completed"
         after = await shell.runs(task_id, "worker")
         stored = [
-            (await app.stores.trusted.state.read_state(ANN, where.namespace, where.key))
-            for where in await app.stores.trusted.state.list_state_locations(ANN)
+            (await app.stores.unprotected.state.read_state(ANN, where.namespace, where.key))
+            for where in await app.stores.unprotected.state.list_state_locations(ANN)
         ]
         with pytest.raises(TaskFinished):
             await app.tasks.record_run(ANN, task_id, "a", _recorder())

@@ -44,8 +44,8 @@ async def test_a_server_is_behind_breaker_engine_and_privacy_policy(valkey: Redi
         journal = stores.journal
 
         assert isinstance(stores.front, ProtectedStore)
-        assert stores.front.inner is stores.trusted
-        assert stores.trusted.inner is stores.unredacted
+        assert stores.front.inner is stores.unprotected
+        assert stores.unprotected.inner is stores.unredacted
         engine = stores.unredacted
         assert isinstance(engine, Engine)
         assert engine.sessions.journal is journal
