@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 import msgspec
+from msgspec import structs
 
 from tenuto.model import Scope
 from tenuto.model.privacy import Mode, PrivacyPolicy
@@ -152,13 +153,20 @@ def _memory(place: Place) -> AbstractAsyncContextManager[Store]:
     return _engine_at(place, InMemoryRecords())
 
 
+def damage_row(records: InMemoryRecords, key: bytes) -> None:
+    """Make a record unreadable, as a disk may."""
+    row = records.table._rows[key]
+    row.head = b"\x01scribble"
+    row.revision += 1
+
+
 async def _damage_memory(store: Store, scope: Scope, session_id: str) -> None:
     """Another process scribbles over the head, and the feed tells of it as of every commit."""
     assert isinstance(store, Engine)
     records = records_behind(store)
     assert isinstance(records, InMemoryRecords)
     key = session_key(scope, session_id)
-    records.table.damage(key)
+    damage_row(records, key)
     store.cache.on_change(key, records.table.revision(key))
 
 
@@ -295,7 +303,8 @@ async def damage_column(store: Store, scope: Scope, session_id: str, column: Col
     records, key = records_behind(store), session_key(scope, session_id)
     scribbled: dict[Column, Any] = {Column.KIND: "board", Column.SCOPE: b"\xc1", Column.STATUS: "frozen"}
     if isinstance(records, InMemoryRecords):
-        records.table.damage_columns(key, **{column.value: None})
+        row = records.table._rows[key]
+        row.index = structs.replace(row.index, is_damaged=True, **{column.value: None})
     elif isinstance(records, SqliteRecords):
         with closing(sqlite3.connect(records.path)) as db, db:
             db.execute(f"UPDATE record SET {column} = ? WHERE key = ?", (scribbled[column], key))

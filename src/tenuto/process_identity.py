@@ -40,11 +40,6 @@ def is_shared(turn_id: str) -> bool:
     return turn_id.endswith(_SHARED)
 
 
-def without_holder(turn_id: str) -> str:
-    """The id of a turn that another process goes on with: its lease must not be taken for that of a dead one."""
-    return turn_id.partition(".")[0]
-
-
 def is_holder_gone(turn_id: str) -> bool:
     """Whether the turn's process was on this machine and does not run any more; in doubt it does."""
     holder = _holder(turn_id)

@@ -26,7 +26,7 @@ from tenuto.stores.engine.sealing import SealedCodecs
 from tenuto.stores.engine.state import EngineState
 from tenuto.stores.memory import InMemoryRecords
 from tenuto.stores.sealed_state import has_sealed_records, mark_sealed
-from tests.backends import RING
+from tests.backends import RING, damage_row
 from tests.clock import FakeClock
 from tests.record_stores import RECORD_STORES, RecordBackend
 from tests.redactors import OTHER_RING
@@ -332,7 +332,7 @@ async def test_what_cannot_be_sealed_again_is_counted_and_the_rest_is_done(clock
     other = Engine(records, clock=clock, chance=Random(3), codecs=place.codecs(OTHER_RING))
     await talk(other, EVE, "t", "q", "a")
     await talk(place.engine(sealing=False), BOB, "damaged", "q", "a")
-    records.table.damage(session_key(BOB, "damaged"))
+    damage_row(records, session_key(BOB, "damaged"))
     nowhere = Scope(tenant="acme", site="attic")
     await place.engine(sealing=False).state.write_state(nowhere, "prefs", "k", 1)
     alone = Scope(tenant="has no session")

@@ -24,8 +24,6 @@ MAX_MEMORY: Final = 4_000
 """Characters of a memory's text."""
 MAX_SUBJECT: Final = 80
 MAX_HITS: Final = 100
-SCORE_ARMS: Final = ("lexical", "vector", "session", "period", "speaker")
-"""The parts of `MemoryScores` whose sum is the score of a hit."""
 
 
 class MemoryKind(StrEnum):

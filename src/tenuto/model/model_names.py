@@ -80,6 +80,3 @@ def _read_allowed(entry: str) -> AllowedModel:
         why = "is not written as provider:model, provider:* or tenant/provider:model"
         raise InvalidSetting("allowed_models", f"{entry!r} {why}")
     return AllowedModel(pattern=match["pattern"], tenant=match["tenant"])
-
-
-NO_MODEL_NAMES: Final = ModelNames()

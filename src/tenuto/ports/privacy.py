@@ -34,10 +34,6 @@ class Cipher(Protocol):
         """When its keys were read: another process may have added or destroyed some since."""
         ...
 
-    def knows(self, sealed: str) -> bool:
-        """Whether a text of the sealed form names a data key that the tenant has or had, loaded or not."""
-        ...
-
     def seal(self, plain: bytes, place: Place) -> str:
         """The bytes as text that reveals only their length; equal bytes become different texts.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import datetime
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -26,8 +26,6 @@ from tenuto.sessions import Sessions, TurnRequest
 from tenuto.sessions.views import MessageView, SessionView
 
 routes = Router("turns", prefix="/v1")
-
-_KEYED: Final = ("Idempotency-Key",)
 
 
 class TurnNotFound(NotFound):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenuto.errors import Invalid
-from tenuto.model.memory import SCORE_ARMS, Memory, MemoryHit, MemoryKind, MemoryQuery
+from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery
 from tenuto.recall.index import MemoryIndex
 
 NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)  # A Wednesday.
@@ -403,7 +403,8 @@ def test_hits_are_distinct_visible_and_no_more_than_asked(
     assert all(hit.memory == kept[hit.memory.id] for hit in got)
     assert all(hit.memory.persona in {None, query.persona} for hit in got)
     assert all(0 <= score <= 1 for hit in got for score in (hit.scores.lexical, hit.scores.vector, hit.scores.coverage))
-    assert all(hit.score == round(sum(getattr(hit.scores, arm) for arm in SCORE_ARMS), 4) for hit in got)
+    summed = ("lexical", "vector", "session", "period", "speaker")
+    assert all(hit.score == round(sum(getattr(hit.scores, name) for name in summed), 4) for hit in got)
 
 
 def test_the_lexical_room_does_not_load_numpy() -> None:

@@ -17,7 +17,6 @@ from tenuto.model.opaque import decode_opaque, encode_opaque
 from tenuto.model.values import JsonObject
 
 Namespace: TypeAlias = tuple[str, ...]
-Vectors: TypeAlias = "dict[str, NDArray[np.float32]]"
 # Labels of a namespace are joined by the first, the key follows the second: items of a namespace lie side by side, and
 # before those of the namespaces inside it.
 _LABEL: Final = "\x1f"

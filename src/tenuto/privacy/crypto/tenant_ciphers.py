@@ -158,10 +158,6 @@ class TenantCipher:
     def read_at(self) -> datetime:
         return self._keys.read_at
 
-    def knows(self, sealed: str) -> bool:
-        name = data_key_id(sealed)
-        return name in self._keys.data or name in self._keys.missing or name in self._keys.destroyed
-
     def seal(self, plain: bytes, place: Place) -> str:
         if self._current is None:
             raise _missing_key_error(self._keys, self._name)

@@ -66,11 +66,6 @@ class AppRequest(Value, frozen=True, kw_only=True):
         return not self.task and self.store and (self.session is not None or self.by_history)
 
     @property
-    def stored_session(self) -> str | None:
-        """The session that it names and becomes a turn of; `None` if there is none."""
-        return self.session if self.is_stored else None
-
-    @property
     def headers(self) -> dict[str, str]:
         """What the response tells beside its session."""
         overridden = OVERRIDDEN if self.store_overridden else ""

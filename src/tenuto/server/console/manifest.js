@@ -2,8 +2,7 @@
 
 // In the order of a prompt. `free` is room that no part needed, `reply` is kept for the answer, and `margin` stands for a
 // tokenizer that is not here; with them the shares add up to the budget.
-export const KINDS = ["system", "preferences", "summary", "memory", "evidence", "chat_context", "message", "question", "tools", "frame"];
-export const REST = ["free", "margin", "reply"];
+const KINDS = ["system", "preferences", "summary", "memory", "evidence", "chat_context", "message", "question", "tools", "frame"];
 
 /** `[{ kind, tokens }]` of the whole budget, parts of nothing left out. */
 export function shares(context) {

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from tenuto.model import Scope
 from tenuto.model.scope import site_scope
@@ -178,17 +177,6 @@ class RecordTable:
     def scan(self, after: bytes, limit: int) -> tuple[FoundRecord, ...]:
         keys = sorted(key for key in self._rows if key > after)[:limit]
         return refuse_damaged([_found(key, self._rows[key]) for key in keys])
-
-    def damage(self, key: bytes) -> None:
-        """Make a record unreadable, as a disk may."""
-        row = self._rows[key]
-        row.head = b"\x01scribble"
-        row.revision += 1
-
-    def damage_columns(self, key: bytes, **columns: object) -> None:
-        """Make columns of a record undecodable."""
-        row = self._rows[key]
-        row.index = replace(row.index, **columns, is_damaged=True)
 
 
 def _load(key: bytes, row: _Row, tail: int, known: Known) -> StoredRecord:
