@@ -7,7 +7,6 @@ from typing import Final
 
 from tenuto.lru_cache import LruCache
 from tenuto.model import AppendBatch, BeginTurn, Draft, NewSession, Producer, Scope, Usage
-from tenuto.model.message import check_drafts
 from tenuto.model.policy import MOST_LOADED, OnMissing, OnStoreDown, SessionPolicy
 from tenuto.model.scope import session_key
 from tenuto.model.values import Value, check_text
@@ -74,8 +73,6 @@ class AppendRequest(Value, frozen=True, kw_only=True):
     def to_batch(self) -> AppendBatch:
         """The messages as the store takes them."""
         key = self.idempotency_key
-        if key is not None:
-            check_drafts(self.messages)
         return AppendBatch(
             id=fresh_id(),
             messages=self.messages,

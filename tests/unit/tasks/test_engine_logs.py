@@ -18,8 +18,7 @@ from tenuto.server import task_worker
 from tenuto.server.task_worker import TaskWorker
 from tenuto.settings import Settings
 from tenuto.tasks.engines import _queues
-from tenuto.tasks.engines._capacity import RunningTasks
-from tenuto.tasks.engines._queues import QueueReader
+from tenuto.tasks.engines._queues import QueueReader, RunningTasks
 from tests.doubles import MemoryStore
 from tests.engines import engine_over
 from tests.tasks import tasks_over

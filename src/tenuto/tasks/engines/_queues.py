@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 import sqlalchemy as sa
 from dbos import DBOS, _dbos
-from dbos._core import execute_dequeued_workflow
+from dbos._core import ActiveWorkflowById, execute_dequeued_workflow
 from dbos._schemas.system_database import SystemSchema
 from dbos._utils import GlobalParams, generate_uuid
 
 from tenuto.logs import OutageLog, describe_exception
-from tenuto.tasks.engines._capacity import RunningTasks
 
 _log = logging.getLogger(__name__)
+SLOTS: Final = 1000
+"""The limit of a queue. It is in the database, the same for all workers: each worker's own limit is counted below."""
 # Seconds between two looks: while tasks wait for a free slot, and while none does.
 _BUSY: Final = 0.2
 _IDLE: Final = 0.5
@@ -31,6 +32,27 @@ _WAITING: Final = (
     .distinct()
     .where(sa.text("status IN ('ENQUEUED', 'PENDING') AND status = 'ENQUEUED'"))
 )
+
+
+class RunningTasks(ActiveWorkflowById):
+    """The runs of this process, which DBOS counts before it takes more of a queue: all but `limit` slots are taken.
+
+    The limit is for all queues together, and runs that are `waiting` for a person do not count.
+    """
+
+    def __init__(self, limit: int, queues: Collection[str]) -> None:
+        super().__init__()
+        self.waiting: set[str] = set()
+        self._limit = limit
+        self._queues = queues
+
+    def count_for_queue(self, queue_name: str) -> int:
+        """The slots of a queue that are taken."""
+        count = super().count_for_queue
+        if queue_name not in self._queues:
+            return count(queue_name)
+        busy = sum(count(queue) for queue in self._queues) - len(self.waiting)
+        return SLOTS - max(self._limit - busy, 0)
 
 
 class QueueReader:

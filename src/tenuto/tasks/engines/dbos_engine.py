@@ -38,9 +38,8 @@ from tenuto.model.values import Json
 from tenuto.process_identity import with_holder
 from tenuto.task_errors import StepNotWaiting, TaskFinished, TaskNotFound, TaskRunning
 from tenuto.tasks.agents import Agents
-from tenuto.tasks.engines._capacity import SLOTS, RunningTasks
 from tenuto.tasks.engines._database import make_database
-from tenuto.tasks.engines._queues import QueueReader, replace_polling
+from tenuto.tasks.engines._queues import SLOTS, QueueReader, RunningTasks, replace_polling
 from tenuto.tasks.engines._reaper import Reaper
 from tenuto.tasks.engines._workers import Workers
 from tenuto.tasks.plan_runner import PlanRunner
