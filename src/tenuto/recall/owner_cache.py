@@ -433,7 +433,12 @@ class OwnerMemories:
 
     def search(self, query: MemoryQuery, vector: Vector | None, now: datetime) -> tuple[MemoryHit, ...]:
         """The best memories for a query, best first."""
-        return () if self._index is None else self._index.search(query, vector, now)
+        if self._index is None:
+            return ()
+        # As `_index_of` says.
+        from tenuto.recall.index_search import search_index
+
+        return search_index(self._index, query, vector, now)
 
     def vector(self, memory_id: str) -> Vector | None:
         """The vector of a memory, if it has one."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tenuto.errors import Invalid
 from tenuto.model.memory import Memory, MemoryHit, MemoryKind, MemoryQuery
 from tenuto.recall.index import MemoryIndex
+from tenuto.recall.index_search import search_index
 
 NOW = datetime(2026, 3, 11, 12, tzinfo=UTC)  # A Wednesday.
 
@@ -30,7 +31,7 @@ def found(index: MemoryIndex, text: str, vector: Sequence[float] | None = None, 
 
 
 def hits(index: MemoryIndex, text: str, vector: Sequence[float] | None = None, **fields: Any) -> tuple[MemoryHit, ...]:
-    return index.search(MemoryQuery(text=text, **fields), vector, NOW)
+    return search_index(index, MemoryQuery(text=text, **fields), vector, NOW)
 
 
 TEA = memory("tea", "My favourite tea is Longjing.")
@@ -207,7 +208,7 @@ def test_each_search_sees_what_holds_at_its_moment_for_its_persona() -> None:
 
     def ids(hours: float, **fields: Any) -> str:
         query = MemoryQuery(text="tea", limit=10, **fields)
-        return " ".join(sorted(hit.memory.id for hit in index.search(query, None, NOW + timedelta(hours=hours))))
+        return " ".join(sorted(hit.memory.id for hit in search_index(index, query, None, NOW + timedelta(hours=hours))))
 
     assert ids(0) == "ended expires plain"
     assert ids(1) == "expires plain"
@@ -386,7 +387,7 @@ def test_only_the_memories_decide_not_their_order(
     fresh = MemoryIndex(sorted(kept.values(), key=lambda each: each.id), vectors)
 
     assert len(index) == len(kept)
-    assert index.search(query, asked, NOW) == fresh.search(query, asked, NOW)
+    assert search_index(index, query, asked, NOW) == search_index(fresh, query, asked, NOW)
 
 
 @settings(deadline=None)
@@ -396,8 +397,9 @@ def test_hits_are_distinct_visible_and_no_more_than_asked(
 ) -> None:
     kept = {each.id: each for each in memories}
     vectors = {name: vector_of(each.text) for name, each in kept.items()} if meaning else {}
+    asked = vector_of(query.text) if meaning else None
 
-    got = MemoryIndex(kept.values(), vectors).search(query, vector_of(query.text) if meaning else None, NOW)
+    got = search_index(MemoryIndex(kept.values(), vectors), query, asked, NOW)
 
     assert len({hit.memory.text for hit in got}) == len(got) <= query.limit
     assert all(hit.memory == kept[hit.memory.id] for hit in got)
