@@ -7,22 +7,24 @@ changes. Texts are redacted before they are embedded or stored.
 from __future__ import annotations
 
 from asyncio import gather, get_running_loop, timeout
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableSequence, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import Conflict, Invalid, MemoryNotFound, Unavailable
+from tenuto.errors import Conflict, Invalid, MemoryNotFound
 from tenuto.model import Scope
 from tenuto.model.memory import MAX_MEMORY, MAX_SUBJECT, Memory, MemoryKind, MemoryPolicy, MemoryQuery, MemorySource
-from tenuto.model.scope import owner_key, owner_scope
+from tenuto.model.scope import owner_scope
 from tenuto.model.values import check_id, check_int, check_text, check_type
 from tenuto.ports import Clock, OwnersOf, StateStore, owner_alone
 from tenuto.recall.cursors import parse_cursor
-from tenuto.recall.embedding import CachedEmbedder, Vector
+from tenuto.recall.embedding import CachedEmbedder
+from tenuto.recall.memory_vectors import MemoryVectors, Redact
 from tenuto.recall.merge import Merge
 from tenuto.recall.owner_cache import OwnerCache, OwnerMemories, is_expired
 from tenuto.recall.person import PersonMemories
@@ -32,20 +34,14 @@ from tenuto.recall.stale_stretches import StaleStretches
 from tenuto.recall.stored_index import StoredIndex
 from tenuto.recall.unread_marks import CatchUp, ChangeMarks, Marks, ReadThrough
 
-Redact: TypeAlias = Callable[[Scope, str], Awaitable[str | None]]
-"""A text as it may be remembered; `None` if it may not be."""
-
 MAX_PAGE: Final = 500
 """Memories in one part of a listing."""
-# Memories that are embedded at a time: a turn that needs the embedder waits no longer than for these.
-_BATCH: Final = 8
 _TRIES: Final = 5
 # How long a search waits for memories and then for weights that are being loaded: less than a turn waits for its
 # memories, so that the words still find some where this is not enough.
 _LOADING_SECONDS: Final = 1.8
 # How long a search waits for what was said a moment ago.
 _CATCH_UP_SECONDS: Final = 1.0
-_WARM: Final = b"warm"
 _NO_OWNER: Final = (
     "memories belong to a user: name one by X-User-ID over HTTP, by --user at a terminal, by the scope in Python. "
     "Without one a conversation stays in its own session, "
@@ -73,7 +69,6 @@ class Memories:
         owners_of: OwnersOf = owner_alone,
     ) -> None:
         self.policy = policy
-        self.embedder = embedder
         self.stale = StaleStretches(state)
         self._records = MemoryRecords(state, embedder.name if embedder is not None else "", new_id)
         self._redact = redact
@@ -81,9 +76,15 @@ class Memories:
         self._new_id = new_id
         stored = StoredIndex(state, embedder.name if embedder is not None else "", new_id)
         self._cache = OwnerCache(self._records, stored, clock, policy.cache_bytes)
+        self.vectors = MemoryVectors(cache=self._cache, records=self._records, redact=redact, embedder=embedder)
         self._person = PersonMemories(owners_of, self._load, policy.cache_bytes)
         # Set by what captures, if anything does in this process.
         self.captures: CatchUp | None = None
+
+    @property
+    def embedder(self) -> CachedEmbedder | None:
+        """What makes vectors of texts, if anything does."""
+        return self.vectors.embedder
 
     def now(self) -> datetime:
         """The present moment, as memories count it."""
@@ -119,16 +120,11 @@ class Memories:
         where there are memories of other sessions; those of this one may all be in its prompt.
         """
         scope = self.check_owner(scope)
-        loop = get_running_loop()
-        until = loop.time() + _LOADING_SECONDS
+        until = get_running_loop().time() + _LOADING_SECONDS
         owner = await self._person.load(scope)
-
-        async def embed() -> Vector | None:
-            return await self._embed_question(scope, owner, text, until - loop.time())
-
-        search = PreparedSearch(
-            self._cache, owner, embed if self.embedder is not None and text.strip() else None, self._clock
-        )
+        embeds = self.embedder is not None and bool(text.strip())
+        embed = partial(self.vectors.of_question, scope, owner, text, until) if embeds else None
+        search = PreparedSearch(self._cache, owner, embed, self._clock)
         reading = self._catch_up(scope, session_id)
         if owner.has_any_but(session_id):
             search.complete, _ = await gather(reading, search.embed())
@@ -137,31 +133,6 @@ class Memories:
             if owner.has_any_but(session_id):
                 await search.embed()
         return search
-
-    async def _embed_question(self, scope: Scope, owner: OwnerMemories, text: str, seconds: float) -> Vector | None:
-        if self.embedder is None:
-            return None
-        vectors: list[Vector] | None = None
-        if not self.embedder.ready:
-            self._warm()
-            await self._cache.wait(_WARM, max(0.0, seconds))
-            self._index(scope, owner)
-        if self.embedder.ready:
-            question = await self._redact(scope, text) if self.embedder.remote else text
-            vectors = await self.embedder.embed(scope, [question or ""])
-        return vectors[0] if vectors else None
-
-    async def embed_texts(self, scope: Scope, texts: Sequence[str]) -> list[Vector]:
-        """Vectors of any texts, whole; those that leave this machine are redacted as memories are.
-
-        Raises:
-            Unavailable: there is no embedder, or it does not answer.
-        """
-        if self.embedder is None:
-            raise Unavailable("embedder", "is not configured")
-        if self.embedder.remote:
-            texts = [await self._redact(scope, text) or "" for text in texts]
-        return await self.embedder.embed_whole(texts)
 
     async def get(self, scope: Scope, memory_id: str) -> Memory:
         """One memory.
@@ -286,7 +257,7 @@ class Memories:
         """
         scope = self.check_owner(scope)
         clean = [one for memory in memories if (one := await self._clean(scope, memory)) is not None]
-        vectors = await self._embed(scope, [memory.text for memory in clean])
+        vectors = await self.vectors.of_memories(scope, [memory.text for memory in clean])
         async with self._cache.current(scope) as owner:
             merge = Merge(self._records, scope, owner)
             try:
@@ -338,7 +309,7 @@ class Memories:
             clean = await self._clean(scope, self._edit_fields(row.memory, text, kind))
             if clean is None:
                 raise Invalid(_REFUSAL)
-            (vector,) = await self._embed(scope, [clean.text])
+            (vector,) = await self.vectors.of_memories(scope, [clean.text])
             async with owner.lock:
                 if clean.text != row.memory.text:
                     await self._cache.forget_stored(scope, owner, {memory_id})
@@ -408,30 +379,13 @@ class Memories:
         """Remove expired memories and embed those without a vector of this embedder; returns how many were embedded.
 
         So memories that were stored while the embedder was away, or with another embedder, are found by meaning again.
-        Turns of the owner go on meanwhile.
         """
         scope = _owner_of(scope)
         owner = await self._cache.load(scope)
         async with owner.lock:
             now = self._clock()
             await self._remove(scope, owner, [one.id for one in owner.memories.values() if is_expired(one, now)])
-        count = 0
-        missing = [memory_id for memory_id in owner.memories if memory_id not in owner.embedded]
-        for start in range(0, len(missing) if self.embedder is not None else 0, _BATCH):
-            batch = [one for name in missing[start : start + _BATCH] if (one := owner.memories.get(name)) is not None]
-            vectors = await self.embedder.embed_patiently([memory.text for memory in batch]) if self.embedder else None
-            if vectors is None:
-                return count
-            async with owner.lock:
-                for memory, vector in zip(batch, vectors, strict=True):
-                    await self._records.write_vector(scope, memory, vector)
-                    current = owner.memories.get(memory.id)
-                    if current is not None and current.text == memory.text:
-                        owner.put(current, vector)
-                        count += 1
-                await self._cache.announce(scope, owner, [memory.id for memory in batch])
-        await self._records.remove_orphaned_vectors(scope, owner.memories)
-        return count
+        return await self.vectors.add_missing(scope)
 
     async def embed_remaining(self, scope: Scope, within: timedelta) -> int:
         """Embed an owner's memories that lack a vector, for so long: a short process ends before a sweep does it.
@@ -507,18 +461,8 @@ class Memories:
 
     async def _load(self, scope: Scope) -> OwnerMemories:
         owner = await self._cache.load(scope)
-        self._index(scope, owner)
+        self.vectors.add_later(scope, owner)
         return owner
-
-    def _index(self, scope: Scope, owner: OwnerMemories) -> None:
-        """Have memories without a vector embedded, as soon as the embedder is ready."""
-        if self.embedder is not None and self.embedder.ready and len(owner.embedded) < len(owner.memories):
-            self._cache.run(b"index" + owner_key(scope), self.index_missing(scope))
-
-    def _warm(self) -> None:
-        """Have the embedder load its weights; memories without a vector get theirs when they are loaded next."""
-        if self.embedder is not None:
-            self._cache.run(_WARM, self.embedder.warm())
 
     # One memory at a time
 
@@ -531,15 +475,6 @@ class Memories:
         life = self.policy.life_of(memory.kind)
         expires = memory.expires_at or (memory.said_at + life if life is not None else None)
         return replace(memory, text=text[:MAX_MEMORY], subject=subject or "", expires_at=expires)
-
-    async def _embed(self, scope: Scope, texts: Sequence[str]) -> Sequence[Vector | None]:
-        """The vectors of texts; those that cannot be had now are added later, by `index_missing`."""
-        if self.embedder is None or not texts:
-            return [None] * len(texts)
-        if not self.embedder.ready:
-            self._warm()
-            return [None] * len(texts)
-        return await self.embedder.embed_later(scope, texts) or [None] * len(texts)
 
     async def _trim(self, scope: Scope, owner: OwnerMemories, change_log: MutableSequence[str]) -> None:
         """Remove the oldest memories above the limit of an owner; preferences stay."""

@@ -53,8 +53,8 @@ async def killed(store: str, **settings: Any) -> AsyncIterator[Tenuto]:
 def embedding(memories: Memories) -> LetterEmbedder:
     """Memories with an embedder, which counts what it is asked."""
     letters = LetterEmbedder(remote=False)
-    memories.embedder = CachedEmbedder(letters, clock=FakeClock(), time_limit=timedelta(minutes=1))
-    memories.embedder.ready = True
+    memories.vectors.embedder = CachedEmbedder(letters, clock=FakeClock(), time_limit=timedelta(minutes=1))
+    memories.vectors.embedder.ready = True
     return letters
 
 

@@ -85,7 +85,7 @@ async def create_embeddings(
     tokens = await asyncio.to_thread(_count_tokens, texts, min(_REQUEST_TOKENS, per_minute or _REQUEST_TOKENS))
     await context.embedding_rates.acquire(_caller_key(request), tokens)
     memories = await context.tenuto.memories()
-    vectors = await cancel_on_disconnect(request, memories.embed_texts(scope, texts))
+    vectors = await cancel_on_disconnect(request, memories.vectors.of_texts(scope, texts))
     if body.dimensions not in (None, len(vectors[0])):
         raise Invalid(f"dimensions: this embedder has {len(vectors[0])}")
     encode = _as_base64 if body.encoding_format == "base64" else list
