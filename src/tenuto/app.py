@@ -279,6 +279,7 @@ class Tenuto:
                         clock=self._clock,
                         models=self._models,
                         owners_of=self.people.scopes_of,
+                        open_captures=self.chat,
                     )
                 )
         return self._memories

@@ -14,7 +14,7 @@ from tenuto.model import Scope
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.recall.embedding import Vector
 from tenuto.recall.lexical import terms
-from tenuto.recall.owner_cache import OwnerMemories
+from tenuto.recall.owner_cache import OwnerMemories, is_expired
 from tenuto.recall.records import MemoryRecords
 
 MAX_PREFERENCES: Final = 200
@@ -53,9 +53,13 @@ class Merge:
         if memory.id in owner.memories:
             return owner.memories[memory.id]
         same = owner.same_text(memory)
-        if same is not None:
+        # One that had expired when this was said does not exist, though it may still be stored.
+        if same is not None and not is_expired(same, memory.said_at):
             await self.store()
-            return await self.rewrite(same.id, lambda one: _mention_again(one, memory)) or memory
+            again = await self.rewrite(same.id, lambda one: _mention_again(one, memory))
+            if again is not None:
+                return again
+            # Another process has removed it in this moment.
         if memory.kind is MemoryKind.PREFERENCE and len(owner.preferences) >= MAX_PREFERENCES:
             raise Invalid(f"at most {MAX_PREFERENCES} preferences are remembered")
         earlier = [one.id for one in owner.replaced_by(memory) if one.said_at <= memory.said_at]

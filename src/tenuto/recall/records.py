@@ -290,14 +290,19 @@ class MemoryRecords:
         return result.after
 
     async def restart_log(self, scope: Scope) -> MemoryLog:
-        """Begin the log anew, which is right at any time: every process looks at everything, and no id stays in it.
+        """Begin the log anew, which is right at any time: every process looks at everything, and no memory's id stays.
 
-        The stored index, which may hold what was removed, goes as well.
+        What is unread stays due. The stored index, which may hold what was removed, goes as well.
         """
         for key in await self._state.state_keys(scope, MEMORY_INDEX, limit=_MOST_KEYS):
             await self._state.delete_state(scope, MEMORY_INDEX, key)
         await self._state.delete_state(scope, MEMORY_CHANGES, MEMORY_LOG_TAIL)
-        return await self._write_log(scope, MemoryLog(epoch=self._new_id()), None)
+        result = await update(
+            lambda: self.read_log(scope),
+            lambda log: replace(log, epoch=self._new_id(), changes=()),
+            lambda log, anew: self._write_log(scope, anew, log.version),
+        )
+        return result.after
 
     async def _read_entry(self, scope: Scope) -> StateEntry | None:
         """The log as it is stored."""

@@ -6,8 +6,9 @@ changes. Texts are redacted before they are embedded or stored.
 
 from __future__ import annotations
 
+import logging
 from asyncio import gather, get_running_loop, timeout
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableSequence, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,7 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import Conflict, Invalid, MemoryNotFound
+from tenuto.errors import Conflict, Invalid, MemoryNotFound, TenutoError
 from tenuto.model import Scope
 from tenuto.model.memory import MAX_MEMORY, MAX_SUBJECT, Memory, MemoryKind, MemoryPolicy, MemoryQuery, MemorySource
 from tenuto.model.scope import owner_scope
@@ -47,6 +48,7 @@ _NO_OWNER: Final = (
     "Without one a conversation stays in its own session, "
     "unless memories_without_user is set, which is for a server that one person uses"
 )
+_log = logging.getLogger(__name__)
 _REFUSAL: Final = "this text may not be remembered under the privacy policy"
 
 
@@ -67,6 +69,7 @@ class Memories:
         new_id: Callable[[], str],
         embedder: CachedEmbedder | None = None,
         owners_of: OwnersOf = owner_alone,
+        open_captures: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self.policy = policy
         self.stale = StaleStretches(state)
@@ -78,8 +81,9 @@ class Memories:
         self._cache = OwnerCache(self._records, stored, clock, policy.cache_bytes)
         self.vectors = MemoryVectors(cache=self._cache, records=self._records, redact=redact, embedder=embedder)
         self._person = PersonMemories(owners_of, self._load, policy.cache_bytes)
-        # Set by what captures, if anything does in this process.
+        # Set by what captures, which `open_captures` opens where no turn has done so.
         self.captures: CatchUp | None = None
+        self._open_captures = open_captures
 
     @property
     def embedder(self) -> CachedEmbedder | None:
@@ -446,10 +450,14 @@ class Memories:
 
         It is not waited for longer than a moment. The memories were loaded before.
         """
+        owners = await self._person.owners_of(scope)
         captures = self.captures
         if captures is None:
-            return True
-        owners = await self._person.owners_of(scope)
+            if all(session_id == but for one in owners for session_id in self.last_marks(one)):
+                return True
+            captures = await self._find_captures()
+            if captures is None:
+                return False
         due = [one for one in owners if captures.is_due(one, self.last_marks(one), but)]
         if not due:
             return True
@@ -458,6 +466,15 @@ class Memories:
         # Also of a capture that failed: the copy may hold what was not stored.
         await self._person.load(scope)
         return complete
+
+    async def _find_captures(self) -> CatchUp | None:
+        """What captures, opened for what another process has left unread."""
+        try:
+            if self._open_captures is not None:
+                await self._open_captures()
+        except TenutoError as error:
+            _log.warning("what was said last cannot be captured in this process: %s", error.code)
+        return self.captures
 
     async def _load(self, scope: Scope) -> OwnerMemories:
         owner = await self._cache.load(scope)

@@ -24,13 +24,14 @@ class UnreadMark(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The mark of a session. Each one has a `number` of its own, also one that is set after another was removed.
 
     `isolated` means that what was said there to a persona is for that one alone. `reader` has claimed the session,
-    until that POSIX time.
+    until that POSIX time. `since` is the one at which the session was marked first, 0 if that is not known.
     """
 
     number: int
     isolated: bool = False
     reader: str = ""
     until: float = 0
+    since: float = 0
 
 
 Marks: TypeAlias = Mapping[str, UnreadMark]
@@ -62,7 +63,7 @@ def set_mark(session_id: str, now: datetime, *, isolated: bool) -> ChangeMarks:
     def change(marks: Marks) -> Marks:
         old = marks.get(session_id) or UnreadMark(0)
         number = max(old.number + 1, _milliseconds(now))
-        return {**marks, session_id: replace(old, number=number, isolated=isolated)}
+        return {**marks, session_id: replace(old, number=number, isolated=isolated, since=old.since or now.timestamp())}
 
     return change
 

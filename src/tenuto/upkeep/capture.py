@@ -157,6 +157,7 @@ class Capturer:
         portions: dict[str, _Portion] = {}
         read: dict[str, TurnSnapshot] = {}
         progress: dict[str, ReadThrough] = {}
+        failed: dict[str, Exception] = {}
         for turn in turns:
             mark = log.unread.get(turn.session.id, UnreadMark(0))
             if is_claimed(mark, self._reader, self._clock()):
@@ -164,26 +165,39 @@ class Capturer:
             read[turn.session.id] = turn
             through = max(self._unread.read_through(turn) or 0, log.captured.get(turn.session.id, 0))
             try:
-                portion = await self._read_unread(turn, through)
+                portion = await self._read_unread(turn, through, mark.since)
             except SessionNotFound:
                 self._unread.drop(turn)
                 portion = _Portion([], 0, more=False, incarnation="")
                 # Nothing else is stored: its user may have been erased.
                 await self._memories.change_marks(turn.scope, remove_marks({turn.session.id: mark.number}))
                 mark = UnreadMark(0)
+            except Exception as error:
+                # It may be damaged for good: what was said elsewhere is captured all the same.
+                failed[turn.session.id] = error
+                continue
             portions[turn.session.id] = portion
             if portion.messages or mark.number:
                 progress[turn.session.id] = ReadThrough(portion.through, 0 if portion.more else mark.number)
-        notes = await asyncio.gather(
-            *[self._extract(read[name], one.messages) for name, one in portions.items() if one.messages]
-        )
+        names = [name for name, one in portions.items() if one.messages]
+        extractions = [self._extract(read[name], portions[name].messages) for name in names]
+        notes: list[Memory] = []
+        for name, extracted in zip(names, await asyncio.gather(*extractions, return_exceptions=True), strict=True):
+            if isinstance(extracted, Exception):
+                failed[name] = extracted
+                del portions[name], progress[name]
+            elif isinstance(extracted, BaseException):
+                raise extracted
+            else:
+                notes += extracted
         if progress:
             incarnations = {name: one.incarnation for name, one in portions.items()}
-            await self._store(turns[0].scope, incarnations, [note for each in notes for note in each], progress)
+            await self._store(turns[0].scope, incarnations, notes, progress)
         for name, portion in portions.items():
             self._unread.settle(read[name], portion.through, more=portion.more)
         done = {name for name, one in portions.items() if not one.more}
-        return Captured(done, any_read=any(one.messages or one.more for one in portions.values()))
+        any_read = any(one.messages or one.more for one in portions.values())
+        return Captured(done, any_read=any_read, failed=failed)
 
     async def _claim(self, turns: Sequence[TurnSnapshot]) -> MemoryLog:
         """How far the sessions were read, and who reads them: with a model this process, unless another one does."""
@@ -197,9 +211,9 @@ class Capturer:
         names = [turn.session.id for turn in turns]
         return await self._memories.change_marks(scope, claim_marks(names, self._reader, self._clock()))
 
-    async def _read_unread(self, turn: TurnSnapshot, through: int) -> _Portion:
+    async def _read_unread(self, turn: TurnSnapshot, through: int, marked_since: float) -> _Portion:
         """The oldest statements after a message of the stored session."""
-        since, last = oldest_due(turn.session), through
+        since, last = oldest_due(turn.session, marked_since), through
         read = _Portion([], through, more=True, incarnation="")
         while read.more and not read.messages:
             query = Page(limit=_PAGE, after=last, touch=False)

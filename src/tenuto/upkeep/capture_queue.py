@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -30,10 +30,12 @@ _log = logging.getLogger(__name__)
 
 
 class Captured(NamedTuple):
-    """The sessions that need not be read again now, by their ids, and whether anything was read at all."""
+    """The sessions that need not be read again now, by their ids, and whether anything was read at all; what failed
+    with those that could not be read, which stay due."""
 
     done: set[str]
     any_read: bool
+    failed: Mapping[str, Exception] = {}
 
 
 @dataclass(slots=True)
@@ -134,21 +136,31 @@ class CaptureQueue:
         key = owner_key(scope)
         try:
             known = self._owners[key].turns if key in self._owners else {}
+            adopted = True
             for session_id in [name for name in marks if name != but and name not in known]:
-                turn = await self._adopt(scope, session_id, marks)
+                try:
+                    turn = await self._adopt(scope, session_id, marks)
+                except Exception as error:
+                    # The others do not wait for it.
+                    adopted = False
+                    _log_uncaptured(error)
+                    continue
                 if turn is not None:
                     self.add(turn, 0)
             owner = self._owners.get(key)
             while owner is not None and owner.is_due(but):
                 async with owner.lock:
-                    if owner.is_due(but) and not await self._read(key, owner):
-                        break
+                    if not owner.is_due(but):
+                        continue
+                    captured = await self._read(key, owner)
+                for error in captured.failed.values():
+                    _log_uncaptured(error)
+                if not captured.any_read:
+                    break
         except Exception as error:
-            # The search goes on without; its message may hold user text.
-            level = logging.INFO if isinstance(error, Unavailable) else logging.WARNING
-            _log.log(level, "what was said last was not captured yet: %s", type(error).__name__)
+            _log_uncaptured(error)
             return False
-        return owner is None or not owner.is_due(but)
+        return adopted and (owner is None or not owner.is_due(but))
 
     def _wait(self, key: bytes, owner: _Owner, seconds: float) -> None:
         owner.timer = asyncio.get_running_loop().call_later(seconds, self._on_time, key)
@@ -182,15 +194,17 @@ class CaptureQueue:
         if owner is None:
             return
         async with owner.lock:
-            went_on = await self._read(key, owner)
-        if went_on and self._owners.get(key) is owner and owner.turns:
+            captured = await self._read(key, owner)
+        if captured.any_read and self._owners.get(key) is owner and owner.turns:
             self._start(key)
+        for error in captured.failed.values():
+            raise error
 
-    async def _read(self, key: bytes, owner: _Owner) -> bool:
-        """Read a portion of what is due, under the owner's lock; returns whether there was anything to be read."""
+    async def _read(self, key: bytes, owner: _Owner) -> Captured:
+        """Read a portion of what is due, under the owner's lock."""
         if not owner.turns:
             # A search was quicker.
-            return False
+            return Captured(set(), any_read=False)
         owner.statements, owner.since = 0, asyncio.get_running_loop().time()
         captured = Captured(set(), any_read=False)
         turns = list(owner.turns.values())
@@ -198,7 +212,7 @@ class CaptureQueue:
             # Of several sessions, and maybe started by the turn of another one.
             with bind_log_context_alone(tenant=turns[0].scope.tenant):
                 captured = await self._capture(turns)
-            owner.failures = 0
+            owner.failures = owner.failures + 1 if captured.failed else 0
         except BaseException:
             owner.failures += 1
             raise
@@ -207,14 +221,24 @@ class CaptureQueue:
                 # What was said meanwhile is due.
                 if session_id in owner.turns and not self._unread.is_due(owner.turns[session_id]):
                     del owner.turns[session_id]
+            for session_id in captured.failed:
+                # Behind the others: only so many are read together.
+                if (turn := owner.turns.pop(session_id, None)) is not None:
+                    owner.turns[session_id] = turn
             if not owner.turns:
                 self._forget(key, owner)
             elif not captured.any_read and owner.timer is None:
                 self._wait(key, owner, min(_RETRY * 2**owner.failures, _LONGEST_RETRY))
-        return captured.any_read
+        return captured
 
     def _forget(self, key: bytes, owner: _Owner) -> None:
         if owner.timer is not None:
             owner.timer.cancel()
         if self._owners.get(key) is owner:
             del self._owners[key]
+
+
+def _log_uncaptured(error: Exception) -> None:
+    """A search goes on without what could not be captured; the message of an error may hold user text."""
+    level = logging.INFO if isinstance(error, Unavailable) else logging.WARNING
+    _log.log(level, "what was said last was not captured yet: %s", type(error).__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from tenuto.lru_cache import LruCache
@@ -133,6 +133,10 @@ class UnreadStatements:
         return self._readings.peek(session_key(turn.scope, turn.session.id))
 
 
-def oldest_due(session: Session) -> datetime:
-    """From when on the messages of a session are due that was never read."""
-    return max(session.updated_at - _LOOK_BACK, session.created_at - _BEFORE_CREATION)
+def oldest_due(session: Session, marked_since: float = 0) -> datetime:
+    """From when on the messages of a session are due that was never read; `marked_since` is that of its mark."""
+    last = session.updated_at
+    if marked_since:
+        # It may have been marked days ago, by a process that ended before it read anything.
+        last = min(last, datetime.fromtimestamp(marked_since, UTC))
+    return max(last - _LOOK_BACK, session.created_at - _BEFORE_CREATION)

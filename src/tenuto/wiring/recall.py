@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Final
@@ -33,8 +33,9 @@ async def open_memories(
     clock: Clock,
     models: Mapping[str, GivenModel],
     owners_of: OwnersOf,
+    open_captures: Callable[[], Awaitable[object]],
 ) -> AsyncIterator[Memories]:
-    """The memories of the settings, with their embedder.
+    """The memories of the settings, with their embedder; `open_captures` opens what reads statements for them.
 
     Raises:
         InvalidSetting: the embedder cannot be opened.
@@ -54,6 +55,7 @@ async def open_memories(
             new_id=fresh_id,
             embedder=cached_embedder,
             owners_of=owners_of,
+            open_captures=open_captures,
         )
         try:
             yield memories

@@ -25,6 +25,7 @@ from tenuto.model.memory import (
 from tenuto.ports import Store
 from tenuto.recall import owner_cache, service
 from tenuto.recall.prepared_search import RecallResult
+from tenuto.recall.records import StoredMemory
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
 from tests.letter_memories import LetterEmbedder, memories_over, memory_texts, search_texts
@@ -81,6 +82,26 @@ async def test_a_mention_does_not_undo_what_another_process_did_meanwhile(
 
     expected = {HOME.upper()} if forgets else {"I live in Ferrara", HOME.upper()}
     assert await memory_texts(other, ANN) == await memory_texts(slow, ANN) == expected
+
+
+async def test_what_is_said_again_while_another_process_removes_it_is_remembered(
+    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row is gone, and the log does not tell it yet."""
+    slow, other = memories_over(store, clock), memories_over(store, clock)
+    first = await slow.add(ANN, HOME)
+    read = slow._records.read
+
+    async def read_after_removal(scope: Scope, memory_id: str) -> StoredMemory | None:
+        monkeypatch.setattr(slow._records, "read", read)
+        await other.forget(ANN, [first.id])
+        return await read(scope, memory_id)
+
+    monkeypatch.setattr(slow._records, "read", read_after_removal)
+    again = await slow.add(ANN, HOME)
+
+    assert again.id != first.id
+    assert await memory_texts(other, ANN) == await memory_texts(slow, ANN) == {HOME}
 
 
 async def test_a_vector_does_not_outlive_its_memory(store: Store, clock: FakeClock) -> None:

@@ -310,6 +310,18 @@ async def test_an_erased_user_leaves_the_memories_of_chats() -> None:
     assert receipt.counts["chat_memories"] == 1
 
 
+async def test_what_is_said_after_it_had_expired_is_remembered_anew() -> None:
+    """Though the sweep has not removed the earlier one."""
+    clock = FakeClock()
+    async with opened(clock=clock) as (app, memories):
+        await memories.add(ANN, BOLOGNA, expires_at=clock() + timedelta(days=1))
+        clock.advance(timedelta(days=2))
+        await app.ask(ANN, BOLOGNA)
+        found = await remembered(app)
+
+    assert [(one.text, one.mentions) for one in found] == [(BOLOGNA, 1)]
+
+
 @pytest.mark.parametrize(("in_groups", "kept"), [(True, [BOLOGNA]), (False, [])])
 async def test_a_group_is_remembered_by_setting_and_for_the_chat_alone(in_groups: bool, kept: list[str]) -> None:
     async with opened(memories_in_groups=in_groups) as (app, _):

@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.errors import TenutoError
+from tenuto.errors import DecryptionFailed, TenutoError
 from tenuto.llm import Hang, ScriptedModel
 from tenuto.llm.scripted import Fail, Say
-from tenuto.model import NewSession, Page, Scope, Truncation
+from tenuto.model import MessagePage, NewSession, Page, Scope, Truncation
 from tenuto.model.memory import MemoryQuery
 from tenuto.model.prompt import Kind
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
+from tenuto.sessions import Sessions
 from tenuto.upkeep import capture_queue
 from tests.clock import FakeClock
 from tests.letter_memories import LetterEmbedder
@@ -47,7 +49,7 @@ async def killed(store: str, **settings: Any) -> AsyncIterator[Tenuto]:
         yield app
         # What it would do at its end, it does not.
         app.upkeep.after_turn._capturer = None
-        memories.captures = None
+        memories.captures = memories._open_captures = None
 
 
 def embedding(memories: Memories) -> LetterEmbedder:
@@ -153,6 +155,72 @@ async def test_the_next_session_finds_what_a_dead_process_was_told(tmp_path: Pat
     assert BOLOGNA not in other.text
     assert found == {BOLOGNA: 1, BOATS[0]: 1}
     assert marks == {}
+
+
+async def test_what_was_said_days_before_a_process_died_is_read_when_its_session_goes_on(tmp_path: Path) -> None:
+    store, clock = f"sqlite:///{tmp_path}/chat.db", FakeClock()
+    async with killed(store, clock=clock) as app:
+        await app.ask(ANN, BOLOGNA, session_id="s")
+    clock.advance(timedelta(days=3))
+
+    async with opened(store, clock=clock) as (app, memories):
+        await app.ask(ANN, BOATS[0], session_id="s")
+        await app.upkeep.drain()
+        found = {one.text for one in await memories.list(ANN)}
+
+    assert found == {BOLOGNA, BOATS[0]}
+
+
+@pytest.mark.parametrize("died", [True, False])
+async def test_a_session_that_cannot_be_read_holds_up_no_other(
+    tmp_path: Path, died: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stays due, and is captured when it can be read again."""
+    caplog.set_level("INFO", "tenuto")
+    monkeypatch.setattr("tenuto.recall.service._CATCH_UP_SECONDS", 60)
+    store, messages = f"sqlite:///{tmp_path}/chat.db", Sessions.messages
+
+    async def refuse_one(sessions: Sessions, scope: Scope, session_id: str, page: Page) -> MessagePage:
+        if session_id == "damaged":
+            raise DecryptionFailed("was changed")
+        return await messages(sessions, scope, session_id, page)
+
+    async def say_both(app: Tenuto) -> None:
+        await app.ask(ANN, BOATS[0], session_id="damaged")
+        monkeypatch.setattr(Sessions, "messages", refuse_one)
+        await app.ask(ANN, BOLOGNA, session_id="s")
+
+    if died:
+        async with killed(store) as dying:
+            await say_both(dying)
+    async with opened(store) as (app, memories):
+        if not died:
+            await say_both(app)
+        found = [{one.text for one in await memories.list(ANN)}]
+        reply = await app.ask(ANN, "Where do I live?", session_id="t")
+        due = memories.last_marks(ANN).keys()
+        monkeypatch.setattr(Sessions, "messages", messages)
+        found.append({one.text for one in await memories.list(ANN)})
+
+    assert found == [{BOLOGNA}, {BOLOGNA, BOATS[0]}]
+    assert (reply.degraded, due) == (("recall",), {"damaged"})
+    assert "what was said last was not captured yet: DecryptionFailed" in caplog.text
+    assert "boats" not in caplog.text
+
+
+async def test_an_erased_member_takes_nothing_along_that_another_said(tmp_path: Path) -> None:
+    """What a process had not read of it when it died stays due."""
+    store, bob = f"sqlite:///{tmp_path}/chat.db", Scope(tenant="acme", user="bob", channel="lark", chat="team")
+    async with killed(store, memories_in_groups=True) as app:
+        await app.ask(replace(bob, user="ann"), BOLOGNA, session_id="s")
+        await app.upkeep.drain()
+        await app.ask(bob, BOATS[0], session_id="t")
+    async with opened(store, memories_in_groups=True) as (app, memories):
+        await app.privacy.erase(ANN, by="otto")
+        await app.ask(bob, "Thanks a lot!", session_id="u")
+        found = [one.text for one in await memories.list(bob)]
+
+    assert found == [BOATS[0]]
 
 
 async def test_another_process_reads_what_waits_for_a_pause_here(tmp_path: Path) -> None:
