@@ -129,6 +129,13 @@ class MemoryRecords:
             if (stored := self._decode(entry, None)) is not None:
                 yield stored.memory
 
+    async def ids(self, scope: Scope) -> list[str]:
+        """The ids of all memories of the owner, also of those that cannot be decoded."""
+        found: list[str] = []
+        while page := await self._state.state_keys(scope, MEMORIES, found[-1] if found else "", _PAGE):
+            found += page
+        return found
+
     async def read_all(self, scope: Scope, memory_ids: Sequence[str]) -> list[StoredMemory | None]:
         """Several memories in order, `None` for each that is absent."""
         try:
@@ -288,6 +295,28 @@ class MemoryRecords:
             guess=last,
         )
         return result.after
+
+    async def drop_sessions(self, scope: Scope, marks: Mapping[str, int]) -> None:
+        """Take sessions that are gone out of the log, with their marks of these numbers; the log goes with the last.
+
+        Of an owner who was erased meanwhile, no log is left.
+        """
+
+        def shorten(log: MemoryLog) -> MemoryLog | None:
+            captured = {name: last for name, last in log.captured.items() if name not in marks}
+            unread = remove_marks(marks)(log.unread)
+            if captured == log.captured and unread == log.unread:
+                return None
+            return replace(log, changes=[*log.changes, ()], captured=captured, unread=unread)
+
+        result = await update(
+            lambda: self.read_log(scope), shorten, lambda log, shorter: self._write_log(scope, shorter, log.version)
+        )
+        log = result.after
+        if log.version and not (log.captured or log.unread or await self._state.state_keys(scope, MEMORIES, limit=1)):
+            await self._state.delete_state(scope, MEMORY_CHANGES, MEMORY_LOG_TAIL)
+            # If it is still this one: somebody may have said something meanwhile.
+            await write_if_unchanged(self._state.delete_state(scope, MEMORY_CHANGES, MEMORY_LOG, log.version))
 
     async def restart_log(self, scope: Scope) -> MemoryLog:
         """Begin the log anew, which is right at any time: every process looks at everything, and no memory's id stays.

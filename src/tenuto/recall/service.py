@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tenuto.errors import Conflict, Invalid, MemoryNotFound, TenutoError
+from tenuto.errors import Conflict, Invalid, MemoryNotFound, TenutoError, Unavailable
 from tenuto.model import Scope
 from tenuto.model.memory import MAX_MEMORY, MAX_SUBJECT, Memory, MemoryKind, MemoryPolicy, MemoryQuery, MemorySource
 from tenuto.model.scope import owner_scope
@@ -43,6 +43,8 @@ _TRIES: Final = 5
 _LOADING_SECONDS: Final = 1.8
 # How long a search waits for what was said a moment ago.
 _CATCH_UP_SECONDS: Final = 1.0
+# How long the removal of all memories, or of a session's, waits for it: what comes after would be back again.
+_FORGETTING_SECONDS: Final = 20.0
 _NO_OWNER: Final = (
     "memories belong to a user: name one by X-User-ID over HTTP, by --user at a terminal, by the scope in Python. "
     "Without one a conversation stays in its own session, "
@@ -129,7 +131,7 @@ class Memories:
         embeds = self.embedder is not None and bool(text.strip())
         embed = partial(self.vectors.of_question, scope, owner, text, until) if embeds else None
         search = PreparedSearch(self._cache, owner, embed, self._clock)
-        reading = self._catch_up(scope, session_id)
+        reading = self._catch_up(scope, session_id, _CATCH_UP_SECONDS)
         if owner.has_any_but(session_id):
             search.complete, _ = await gather(reading, search.embed())
         else:
@@ -167,7 +169,7 @@ class Memories:
         """
         check_int(limit, 1, MAX_PAGE, "limit")
         behind = parse_cursor(cursor) if cursor is not None else None
-        owner = await self._load_caught_up(self.check_owner(scope))
+        owner = await self._load_caught_up(self.check_owner(scope), _CATCH_UP_SECONDS)
         now = self._clock()
         memories = [
             memory
@@ -289,6 +291,10 @@ class Memories:
         """Change those marks; returns the log with them, which also tells how far sessions were read."""
         return await self._cache.change_marks(_owner_of(scope), change)
 
+    async def drop_sessions(self, scope: Scope, marks: Mapping[str, int]) -> None:
+        """Note that sessions are gone, with their marks of these numbers."""
+        await self._records.drop_sessions(_owner_of(scope), marks)
+
     async def last_log(self, scope: Scope) -> MemoryLog:
         """How far sessions were read for memories, and which of them have more to read, as this process last saw it."""
         log = self._cache.last_log(_owner_of(scope))
@@ -338,11 +344,19 @@ class Memories:
         """Remove memories by their ids, of a session, or all of the person; returns how many there were.
 
         What was superseded by them holds again. In a `dry_run` they stay.
+
+        Raises:
+            Unavailable: what was said last is still being read for memories, and would come back; nothing is removed.
         """
+        owner = _owner_of(scope)
         # Else a capture would bring back what was said before.
-        await self._load_caught_up(_owner_of(scope))
+        is_wide = not dry_run and (everything or bool(session_id))
+        await self._load_caught_up(owner, _FORGETTING_SECONDS if is_wide else _CATCH_UP_SECONDS)
+        owners, captures = await self._person.owners_of(owner), self.captures
+        if is_wide and captures is not None and any(captures.is_reading(one, self.last_marks(one)) for one in owners):
+            raise Unavailable("memories", "are being made of what was said last; forget again in a moment")
         count = 0
-        for one in await self._person.owners_of(_owner_of(scope)):
+        for one in owners:
             count += await self._forget(one, memory_ids, session_id, everything=everything, dry_run=dry_run)
         return count
 
@@ -352,19 +366,22 @@ class Memories:
         owner = await self._load(scope)
         async with owner.lock:
             ids = [check_id(one, "the memory id") for one in memory_ids]
-            if session_id or everything:
-                ids += [one.id for one in owner.memories.values() if everything or one.session_id == session_id]
+            if session_id:
+                ids += [one.id for one in owner.memories.values() if one.session_id == session_id]
+            if everything:
+                ids = await self._records.ids(scope)
             unique = list(dict.fromkeys(ids))
             if dry_run:
-                return len([one for one in unique if one in owner.memories])
+                return len([one for one in unique if everything or one in owner.memories])
             count = await self._remove(scope, owner, unique)
             if everything:
                 await self._records.remove_orphaned_vectors(scope, ())
             return count
 
-    async def withdraw(self, scope: Scope, memory_ids: Sequence[str]) -> None:
-        """Remove memories whose session or user was removed while they were made."""
+    async def withdraw(self, scope: Scope, memory_ids: Sequence[str], marks: Mapping[str, int]) -> None:
+        """Remove memories whose session or user was removed while they were made; `marks` are those of the sessions."""
         await self._forget(_owner_of(scope), memory_ids, "", everything=False, dry_run=False)
+        await self.drop_sessions(scope, marks)
 
     async def unmention(self, scope: Scope, memory_id: str) -> None:
         """Take back one mention of a memory, and the memory with its last one."""
@@ -411,10 +428,15 @@ class Memories:
         return sum([len(owner.memories) - len(owner.embedded) for owner in owners])
 
     async def sweep_owner(self, scope: Scope) -> int:
-        """As `index_missing`, for an owner who need not be here: the copy leaves again."""
+        """As `index_missing`, for an owner who need not be here: the copy leaves again.
+
+        What another process had not read when it died is captured, before its session expires.
+        """
         was_cached = self._cache.contains(_owner_of(scope))
         try:
-            return await self.index_missing(scope)
+            count = await self.index_missing(scope)
+            await self._catch_up(_owner_of(scope), None, _CATCH_UP_SECONDS)
+            return count
         finally:
             if not was_cached:
                 await self._cache.drop(_owner_of(scope))
@@ -439,16 +461,16 @@ class Memories:
         async for one in self._records.load(_owner_of(scope)):
             yield one
 
-    async def _load_caught_up(self, scope: Scope) -> OwnerMemories:
+    async def _load_caught_up(self, scope: Scope, seconds: float) -> OwnerMemories:
         """The memories of a person, with those of what was said a moment ago."""
         owner = await self._person.load(scope)
-        await self._catch_up(scope)
+        await self._catch_up(scope, None, seconds)
         return owner
 
-    async def _catch_up(self, scope: Scope, but: str | None = None) -> bool:
+    async def _catch_up(self, scope: Scope, but: str | None, seconds: float) -> bool:
         """Have read for memories what a person said a moment ago, but in one session; returns whether all of it was.
 
-        It is not waited for longer than a moment. The memories were loaded before.
+        It is not waited for longer than so many seconds. The memories were loaded before.
         """
         owners = await self._person.owners_of(scope)
         captures = self.captures
@@ -461,7 +483,7 @@ class Memories:
         due = [one for one in owners if captures.is_due(one, self.last_marks(one), but)]
         if not due:
             return True
-        reading = [captures.catch_up(one, self.last_marks(one), but, _CATCH_UP_SECONDS) for one in due]
+        reading = [captures.catch_up(one, self.last_marks(one), but, seconds) for one in due]
         complete = all(await gather(*reading))
         # Also of a capture that failed: the copy may hold what was not stored.
         await self._person.load(scope)

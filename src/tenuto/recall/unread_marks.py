@@ -49,6 +49,10 @@ class CatchUp(Protocol):
         """Read it, for so long at most; returns whether all of it was read."""
         ...
 
+    def is_reading(self, scope: Scope, marks: Marks) -> bool:
+        """Whether any of it is being read right now, here or by another process that has claimed it."""
+        ...
+
 
 class ReadThrough(NamedTuple):
     """How far a session was read; its mark goes if it is still this one, 0 for none: the session has more."""

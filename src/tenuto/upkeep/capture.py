@@ -74,7 +74,9 @@ class Capturer:
         self._marking: set[Task[None]] = set()
         # By which other processes of the machine tell whether this one is gone.
         self._reader = with_holder(fresh_id())
-        self.queue = CaptureQueue(jobs=jobs, unread=self._unread, capture=self._capture, adopt=self._adopt)
+        self.queue = CaptureQueue(
+            jobs=jobs, unread=self._unread, capture=self._capture, adopt=self._adopt, is_claimed=self._is_claimed
+        )
 
     @property
     def backlog(self) -> CaptureBacklog:
@@ -124,7 +126,7 @@ class Capturer:
         try:
             session = (await self._sessions.messages(scope, session_id, Page(limit=1, touch=False))).session
         except SessionNotFound:
-            await self._memories.change_marks(scope, remove_marks({session_id: marks[session_id].number}))
+            await self._memories.drop_sessions(scope, {session_id: marks[session_id].number})
             return None
         language = session.context.get("language")
         turn = TurnSnapshot(
@@ -160,7 +162,7 @@ class Capturer:
         failed: dict[str, Exception] = {}
         for turn in turns:
             mark = log.unread.get(turn.session.id, UnreadMark(0))
-            if is_claimed(mark, self._reader, self._clock()):
+            if self._is_claimed(mark):
                 continue
             read[turn.session.id] = turn
             through = max(self._unread.read_through(turn) or 0, log.captured.get(turn.session.id, 0))
@@ -170,7 +172,7 @@ class Capturer:
                 self._unread.drop(turn)
                 portion = _Portion([], 0, more=False, incarnation="")
                 # Nothing else is stored: its user may have been erased.
-                await self._memories.change_marks(turn.scope, remove_marks({turn.session.id: mark.number}))
+                await self._memories.drop_sessions(turn.scope, {turn.session.id: mark.number})
                 mark = UnreadMark(0)
             except Exception as error:
                 # It may be damaged for good: what was said elsewhere is captured all the same.
@@ -198,6 +200,9 @@ class Capturer:
         done = {name for name, one in portions.items() if not one.more}
         any_read = any(one.messages or one.more for one in portions.values())
         return Captured(done, any_read=any_read, failed=failed)
+
+    def _is_claimed(self, mark: UnreadMark) -> bool:
+        return is_claimed(mark, self._reader, self._clock())
 
     async def _claim(self, turns: Sequence[TurnSnapshot]) -> MemoryLog:
         """How far the sessions were read, and who reads them: with a model this process, unless another one does."""
@@ -237,6 +242,8 @@ class Capturer:
         """Take back what was captured from messages that an edit has removed; what was said elsewhere, too, stays."""
         if not self._covers(turn):
             return
+        # What is being read now may be what was edited.
+        await self.queue.settle(turn.scope)
         memories = await self._memories.list(
             turn.scope, session_id=turn.session.id, superseded=True, limit=_MOST_MEMORIES
         )
@@ -257,20 +264,23 @@ class Capturer:
         progress: Mapping[str, ReadThrough],
     ) -> None:
         """Store memories of sessions that are still there: a model may have taken a minute to make them."""
-        if self._model is not None:
-            gone = await self._find_gone(scope, incarnations)
-            memories = [one for one in memories if one.session_id not in gone]
-        if not memories and not progress:
-            return
-        try:
-            stored = await self._memories.remember(scope, memories, progress)
-        except Invalid:
-            # There are too many preferences: as facts they are found, at least.
-            facts = [msgspec.structs.replace(one, kind=MemoryKind.FACT) for one in memories]
-            stored = await self._memories.remember(scope, facts, progress)
-        if stored and (gone := await self._find_gone(scope, incarnations)):
-            # It was deleted, or its user erased, in this moment.
-            await self._memories.withdraw(scope, [one.id for one in stored if one.session_id in gone])
+        gone = await self._find_gone(scope, incarnations) if self._model is not None else set()
+        memories = [one for one in memories if one.session_id not in gone]
+        there = {name: one for name, one in progress.items() if name not in gone}
+        stored: Sequence[Memory] = ()
+        if there:
+            try:
+                stored = await self._memories.remember(scope, memories, there)
+            except Invalid:
+                _log.warning("preferences are remembered as facts: the user has as many as are kept")
+                facts = [msgspec.structs.replace(one, kind=MemoryKind.FACT) for one in memories]
+                stored = await self._memories.remember(scope, facts, there)
+        if stored:
+            gone |= await self._find_gone(scope, incarnations)
+        if gone:
+            # It was deleted, or its user erased, since it was read.
+            marks = {name: progress[name].mark for name in gone if name in progress}
+            await self._memories.withdraw(scope, [one.id for one in stored if one.session_id in gone], marks)
 
     async def _find_gone(self, scope: Scope, incarnations: Mapping[str, str]) -> set[str]:
         """The sessions that are not there any more, or are others of the same id."""

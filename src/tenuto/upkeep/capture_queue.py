@@ -14,7 +14,7 @@ from tenuto.logs import bind_log_context_alone
 from tenuto.model import Scope
 from tenuto.model.generation import TurnSnapshot
 from tenuto.model.scope import owner_key
-from tenuto.recall.unread_marks import Marks
+from tenuto.recall.unread_marks import Marks, UnreadMark
 from tenuto.upkeep.jobs import Jobs
 from tenuto.upkeep.unread import UnreadStatements
 
@@ -42,8 +42,8 @@ class Captured(NamedTuple):
 class _Owner:
     """Of one owner: the last turn of each session that has something to read, and what was said since the last reading.
 
-    `since` is when the first of that was said, `last` the last turn. `slow` means that a search waited in vain: none
-    does so again until all is read.
+    `since` is when the first of that was said, `last` the last turn. `waited` are the seconds for which a caller waited
+    in vain: none does so again until all is read, unless it waits longer.
     """
 
     since: float
@@ -51,7 +51,7 @@ class _Owner:
     turns: dict[str, TurnSnapshot] = field(default_factory=dict)
     statements: int = 0
     failures: int = 0
-    slow: bool = False
+    waited: float = 0
     timer: asyncio.TimerHandle | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -64,7 +64,7 @@ class CaptureQueue:
     """Gathers what is due of each owner, and has it captured together.
 
     `capture` reads a portion of some sessions; `adopt` finds a session that another process has marked, if it is still
-    there.
+    there; `is_claimed` tells of a mark whether another process reads its session.
     """
 
     def __init__(
@@ -74,11 +74,13 @@ class CaptureQueue:
         unread: UnreadStatements,
         capture: Callable[[Sequence[TurnSnapshot]], Awaitable[Captured]],
         adopt: Callable[[Scope, str, Marks], Awaitable[TurnSnapshot | None]],
+        is_claimed: Callable[[UnreadMark], bool],
     ) -> None:
         self._jobs = jobs
         self._unread = unread
         self._capture = capture
         self._adopt = adopt
+        self._is_claimed = is_claimed
         self._owners: dict[bytes, _Owner] = {}
         self._waited_for: set[asyncio.Task[bool]] = set()
 
@@ -122,15 +124,27 @@ class CaptureQueue:
     async def catch_up(self, scope: Scope, marks: Marks, but: str | None, seconds: float) -> bool:
         """As `CatchUp` says. What takes longer goes on without its caller."""
         key = owner_key(scope)
-        if key in self._owners and self._owners[key].slow:
+        if key in self._owners and self._owners[key].waited >= seconds:
             return False
         work = run_in_background(self._catch_up(scope, marks, but), "capture")
         self._waited_for.add(work)
         work.add_done_callback(self._waited_for.discard)
         await asyncio.wait({work}, timeout=seconds)
         if not work.done() and key in self._owners:
-            self._owners[key].slow = True
+            self._owners[key].waited = seconds
         return work.done() and not work.cancelled() and work.result()
+
+    def is_reading(self, scope: Scope, marks: Marks) -> bool:
+        """As `CatchUp` says."""
+        owner = self._owners.get(owner_key(scope))
+        return (owner is not None and owner.lock.locked()) or any(map(self._is_claimed, marks.values()))
+
+    async def settle(self, scope: Scope) -> None:
+        """Wait until what is being read now is stored."""
+        owner = self._owners.get(owner_key(scope))
+        if owner is not None:
+            async with owner.lock:
+                pass
 
     async def _catch_up(self, scope: Scope, marks: Marks, but: str | None) -> bool:
         key = owner_key(scope)

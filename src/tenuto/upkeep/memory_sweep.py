@@ -1,5 +1,5 @@
-"""Upkeep of memories: expired ones leave, those without a vector of the present embedder get one, and stale stretches
-of sessions are captured that no process has captured since."""
+"""Upkeep of memories: expired ones leave, those without a vector of the present embedder get one, and what was said and
+which stretches became stale is captured that no process has captured since."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from tenuto.model import Scope, StateLocation
-from tenuto.model.memory import MEMORIES, STALE_STRETCHES
+from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, STALE_STRETCHES
 from tenuto.ports import Clock, Store
 from tenuto.recall.service import Memories
 from tenuto.upkeep.scheduled_scan import claim_round
@@ -74,7 +74,8 @@ class MemorySweep:
     async def _owners(self, site: Scope) -> AsyncIterator[Scope]:
         if self._memories.policy.without_user:
             yield site
-        async for owner in memory_owners(self._store, site, (MEMORIES, STALE_STRETCHES)):
+        # The log of changes alone may be there: it marks what is to be captured first.
+        async for owner in memory_owners(self._store, site, (MEMORIES, MEMORY_CHANGES, STALE_STRETCHES)):
             yield owner
 
 

@@ -161,7 +161,7 @@ class StaleCapture:
             stored = await self._memories.remember(scope, (episode,))
             if stored and not await self._is_there(scope, session):
                 # It was deleted, or its user erased, in this moment.
-                await self._memories.withdraw(scope, [one.id for one in stored])
+                await self._memories.withdraw(scope, [one.id for one in stored], {})
 
     async def _is_there(self, scope: Scope, session: Session) -> bool:
         try:

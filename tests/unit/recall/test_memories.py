@@ -104,6 +104,18 @@ async def test_what_is_said_again_while_another_process_removes_it_is_remembered
     assert await memory_texts(other, ANN) == await memory_texts(slow, ANN) == {HOME}
 
 
+async def test_all_that_is_forgotten_is_also_what_cannot_be_decoded(store: Store, clock: FakeClock) -> None:
+    memories = memories_over(store, clock)
+    await memories.add(ANN, HOME)
+    await store.state.write_state(
+        ANN, MEMORIES, "later", {"text": "I live in Rome", "kind": "a kind of a later release"}
+    )
+
+    assert await memories.forget(ANN, everything=True, dry_run=True) == 2
+    assert await memories.forget(ANN, everything=True) == 2
+    assert await store.state.state_keys(ANN, MEMORIES) == ()
+
+
 async def test_a_vector_does_not_outlive_its_memory(store: Store, clock: FakeClock) -> None:
     held = Held()
     await memories_over(store, clock).add(ANN, HOME)

@@ -294,8 +294,25 @@ async def test_a_capture_that_runs_on_after_an_erasure_stores_nothing() -> None:
         hang.release.set()
         await capturing
         found = await remembered(app, superseded=True)
+        left = await app.store.state.list_state_locations(ANN)
 
-    assert found == []
+    assert (found, left) == ([], ())
+
+
+async def test_what_is_stored_in_the_moment_of_an_erasure_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened() as (app, memories):
+        remember = memories.remember
+
+        async def remember_late(*given: Any) -> tuple[Memory, ...]:
+            await app.privacy.erase(ANN, by="otto")
+            return await remember(*given)
+
+        await app.ask(ANN, BOLOGNA)
+        monkeypatch.setattr(memories, "remember", remember_late)
+        found = await remembered(app, superseded=True)
+        left = await app.store.state.list_state_locations(ANN)
+
+    assert (found, left) == ([], ())
 
 
 async def test_an_erased_user_leaves_the_memories_of_chats() -> None:

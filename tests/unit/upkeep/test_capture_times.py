@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.errors import DecryptionFailed, TenutoError
+from tenuto.errors import DecryptionFailed, TenutoError, Unavailable
 from tenuto.llm import Hang, ScriptedModel
 from tenuto.llm.scripted import Fail, Say
 from tenuto.model import MessagePage, NewSession, Page, Scope, Truncation
@@ -137,6 +137,50 @@ async def test_what_is_forgotten_does_not_come_back_with_what_was_said_before() 
         assert await memories.list(ANN) == ()
 
 
+async def test_what_is_being_read_by_a_model_is_not_said_to_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would come back: the caller is told, and nothing is removed until it is there."""
+    monkeypatch.setattr("tenuto.recall.service._FORGETTING_SECONDS", 0.01)
+    hang = Hang()
+    models = {"main": ScriptedModel("Fine."), "small": ScriptedModel([hang, Say("no JSON")], "no JSON")}
+    async with opened(models=models, model="main", summarizer_model="small") as (app, memories):
+        await app.sessions.create(ANN, NewSession(title="Home"), session_id="s")
+        await memories.add(ANN, BOATS[0])
+        await app.ask(ANN, BOLOGNA, session_id="s")
+        capturing = asyncio.create_task(app.upkeep.drain())
+        await hang.reached.wait()
+        for what in ({"everything": True}, {"session_id": "s"}):
+            with pytest.raises(Unavailable, match="forget again"):
+                await memories.forget(ANN, **what)
+        kept = [one.text for one in await memories.list(ANN)]
+        hang.release.set()
+        await capturing
+        count = await memories.forget(ANN, everything=True)
+        left = await memories.list(ANN)
+
+    assert (kept, count, left) == ([BOATS[0]], 2, ())
+
+
+async def test_what_is_edited_while_a_model_reads_it_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenuto.recall.service._CATCH_UP_SECONDS", 0)
+    hang = Hang()
+    models = {"main": ScriptedModel("Fine."), "small": ScriptedModel([hang, Say("no JSON")], "no JSON")}
+    async with opened(models=models, model="main", summarizer_model="small") as (app, memories):
+        await app.sessions.create(ANN, NewSession(title="Home"), session_id="s")
+        await app.ask(ANN, BOLOGNA, session_id="s")
+        capturing = asyncio.create_task(app.upkeep.drain())
+        await hang.reached.wait()
+        await app.ask(ANN, BOATS[0], session_id="s", edit=1)
+        # More than enough for the job that takes back what was captured, if it did not wait.
+        for _ in range(200):
+            await asyncio.sleep(0)
+        hang.release.set()
+        await capturing
+        await app.upkeep.drain()
+        found = [one.text for one in await memories.list(ANN)]
+
+    assert found == [BOATS[0]]
+
+
 async def test_the_next_session_finds_what_a_dead_process_was_told(tmp_path: Path) -> None:
     """In any session of its user, and nobody else's; nothing is left to be read then."""
     store = f"sqlite:///{tmp_path}/chat.db"
@@ -169,6 +213,24 @@ async def test_what_was_said_days_before_a_process_died_is_read_when_its_session
         found = {one.text for one in await memories.list(ANN)}
 
     assert found == {BOLOGNA, BOATS[0]}
+
+
+async def test_what_a_dead_process_was_told_is_captured_by_the_sweep(tmp_path: Path) -> None:
+    """Though its user never comes back: the session may expire."""
+    store = f"sqlite:///{tmp_path}/chat.db"
+    async with killed(store) as app:
+        await app.ask(ANN, BOLOGNA, session_id="s")
+
+    async with opened(store) as (app, memories):
+        await app.chat()
+        sweep = app.upkeep._memory_sweep
+        assert sweep is not None
+        async for _ in sweep.sweep():
+            pass
+        await app.sessions.delete(ANN, "s")
+        found = [one.text for one in await memories.list(ANN)]
+
+    assert found == [BOLOGNA]
 
 
 @pytest.mark.parametrize("died", [True, False])
@@ -270,10 +332,12 @@ async def test_what_was_removed_before_it_was_read_is_not_due_any_more(removed: 
     assert marks == {}
 
 
-async def test_what_was_due_of_an_erased_user_leaves_nothing(tmp_path: Path) -> None:
-    """Also where another process has it due, and a copy of what was remembered."""
+@pytest.mark.parametrize("model", [None, "small"])
+async def test_what_was_due_of_an_erased_user_leaves_nothing(tmp_path: Path, model: str | None) -> None:
+    """Also where another process has it due, and a copy of what was remembered; with a model it claims the session."""
     store = f"sqlite:///{tmp_path}/chat.db"
-    async with opened(store) as (here, memories), opened(store) as (there, _):
+    settings = {"summarizer_model": model, "models": {"small": ScriptedModel("no JSON")}} if model else {}
+    async with opened(store, **settings) as (here, memories), opened(store) as (there, _):
         await memories.add(ANN, "I have a wooden boat.")
         await here.ask(ANN, BOLOGNA, session_id="s")
         await there.privacy.erase(ANN, by="otto")
