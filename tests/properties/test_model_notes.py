@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.upkeep.model_notes import read_notes
-from tenuto.upkeep.quotes import LONGEST, MOST
+from tenuto.upkeep.model_notes import MOST, read_notes
+from tenuto.upkeep.quotes import LONGEST
 
 SENTENCES = [
     "I live in Bologna.",

@@ -300,6 +300,8 @@ class Capturer:
 
     async def _extract(self, turn: TurnSnapshot, messages: Sequence[Message]) -> list[Memory]:
         """What is to be remembered of these statements of a session."""
+        if cut := sum(len(one.text) > READ for one in messages):
+            _log.info("%s messages were read for memories up to their character %s only", cut, READ)
         taken = await self._notes.take_notes(turn, messages)
         quoted = ["" if notes is not None else one.text for one, notes in zip(messages, taken, strict=True)]
         instructions = await self._instructions.find(turn.scope, quoted)

@@ -21,12 +21,14 @@ from tenuto.model.parameters import AnswerSchema
 from tenuto.model.prompt import Language
 from tenuto.model.values import Json
 from tenuto.recall.lexical import split_sentences, terms
-from tenuto.upkeep.quotes import LONGEST, MOST, quotable_sentences
+from tenuto.upkeep.quotes import LONGEST, quotations
 
 # What one request holds of the messages: a small model reads a longer one carelessly.
 _REQUEST_CHARACTERS: Final = 8_000
 _MESSAGE_TOKENS: Final = 1_000
 _MOST_TOKENS: Final = 4_000
+# Of one message; a model that repeats itself writes more, and none needs more for what is read of one.
+MOST: Final = 40
 # Some models write the call that they should make, or say something before and behind their answer.
 _ANSWER: Final = re.compile(r'\{\s*"messages"\s*:')
 _HEADING: Final = {Language.ENGLISH: "Message {number}:", Language.CHINESE: "消息 {number}："}
@@ -140,13 +142,9 @@ NOTES_SCHEMA: Final = _strict_schema()
 
 def quoted_notes(text: str, instructions: Sequence[str] = ()) -> list[CapturedNote]:
     """The sentences of a message that are remembered without a model; its standing instructions as preferences."""
-    # By the place of its first sentence: others that belong to it need not follow at once.
     return [
         *[CapturedNote("preference", one, start=text.find(one)) for one in dict.fromkeys(instructions)],
-        *[
-            CapturedNote("fact", quotation, start=text.find(split_sentences(quotation)[0]))
-            for quotation in quotable_sentences(text, without=instructions)
-        ],
+        *[CapturedNote("fact", one.text, start=one.start) for one in quotations(text, without=instructions)],
     ]
 
 

@@ -7,23 +7,30 @@ was about stands in the next ones. A sentence that states and asks ("I am vegan,
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
 
 from tenuto.llm.offline.phrases import is_question, is_request, match_intent
 from tenuto.recall.lexical import split_sentences, terms
 
-# What is read of one message, and what may come of it.
-READ: Final = 4_000
-MOST: Final = 8
+# What is read of one message: as much as a search for sessions reads, and as one request to a model holds.
+READ: Final = 8_000
 # A quotation has at most so many characters.
 LONGEST: Final = 400
+# Of a message with more quotations neighbours become one, and so many of its sentences may be instructions.
+_MOST: Final = 8
 _LONGEST_INSTRUCTION: Final = 200
 _FIRST_PERSON: Final = re.compile(
     r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|we're|we've|us|our|ours|remember)\b|[我咱俺]|本人|记住",
     re.IGNORECASE,
 )
 _CLAUSE_END: Final = re.compile(r"[,;:，；：、–—]+|\s-\s")
+# Where a long sentence is parted: behind clauses, else between words. Never in a number, which is recognised as private
+# by its whole.
+_PLACES: Final = (
+    re.compile(r"(?<=[,;:–—])(?=\s)|(?<=[，；：、])"),
+    re.compile(r"(?<=[^\W\d_])(?=\s+[^\W\d_])|(?<=[\u3040-\u9fff])(?=[\u3040-\u9fff])"),
+)
 
 
 def states_something(text: str) -> bool:
@@ -47,36 +54,80 @@ def possible_instructions(text: str) -> list[str]:
         and match_intent(sentence) is None
         and not is_question(sentence.strip())
     ]
-    shortest = sorted(sentences, key=len)[:MOST]
+    shortest = sorted(sentences, key=len)[:_MOST]
     return [sentence for sentence in sentences if sentence in shortest]
 
 
+class Quotation(NamedTuple):
+    """Words of a user, and where in their message the first of them stand."""
+
+    start: int
+    text: str
+
+
 def quotable_sentences(text: str, without: Collection[str] = ()) -> list[str]:
-    """The sentences of a user that state something about them, as they were said; of many, the longest.
+    """The texts of the quotations of a message."""
+    return [one.text for one in quotations(text, without)]
+
+
+def quotations(text: str, without: Collection[str] = ()) -> list[Quotation]:
+    """The sentences of a user that state something about them, as they were said; of many, several together.
 
     Each comes with the statements up to the next one, the first also with those before it, as far as there is room.
-    Sentences in `without` are left out.
+    One without end is quoted in parts. Sentences in `without` are left out.
     """
-    quotations: list[str] = []
-    before = ""
+    quoted: list[Quotation] = []
+    before: list[Quotation] = []
     for sentence in split_sentences(text[:READ]):
         if sentence in without:
             continue
-        reason = junk_reason(sentence)
+        one, reason = Quotation(text.find(sentence), sentence), junk_reason(sentence)
         if not reason:
-            together = f"{before} {sentence}".strip()
-            quotations.append(together if len(together) <= LONGEST else sentence)
-            before = ""
+            together = _join([*before, one], LONGEST)
+            quoted.append(together[0] if len(together) == 1 else one)
+            before = []
         elif reason == _OF_OTHERS:
-            together = f"{quotations[-1] if quotations else before} {sentence}".strip()
-            if len(together) > LONGEST:
-                continue
-            if quotations:
-                quotations[-1] = together
-            else:
-                before = together
-    longest = sorted(quotations, key=len, reverse=True)[:MOST]
-    return [quotation for quotation in quotations if quotation in longest]
+            last = quoted or before
+            together = _join([*last[-1:], one], LONGEST)
+            if len(together) == 1 and len(together[0].text) <= LONGEST:
+                last[-1:] = together
+        elif reason == _TOO_LONG:
+            quoted += [Quotation(one.start + sentence.find(part), part) for part in _parts(sentence)]
+            before = []
+    if len(quoted) > _MOST:
+        # No longer than they must be: what a long one says is not found as well.
+        quoted = _join(quoted, min(sum(len(one.text) for one in quoted) // _MOST, LONGEST))
+    return quoted
+
+
+def _join(each: Sequence[Quotation], room: int) -> list[Quotation]:
+    """Neighbours as one, as far as there is room."""
+    joined: list[Quotation] = []
+    for one in each:
+        together = f"{joined[-1].text} {one.text}" if joined else ""
+        if joined and len(together) <= room:
+            joined[-1] = joined[-1]._replace(text=together)
+        else:
+            joined.append(one)
+    return joined
+
+
+def _parts(sentence: str) -> list[str]:
+    """The parts of a long sentence, all of them about the user as it is; what has no place to part it is left out."""
+    parts = [sentence]
+    for place in _PLACES:
+        parts = [each for part in parts for each in ([part] if len(part) <= LONGEST else _fill(place.split(part)))]
+    return [part.strip() for part in parts if len(part) <= LONGEST and _states(part)]
+
+
+def _fill(pieces: Sequence[str]) -> list[str]:
+    filled = [""]
+    for piece in pieces:
+        if len(filled[-1]) + len(piece) <= LONGEST:
+            filled[-1] += piece
+        else:
+            filled.append(piece)
+    return filled
 
 
 def junk_reason(text: str) -> str:
@@ -89,10 +140,11 @@ def junk_reason(text: str) -> str:
         return "small talk" if match_intent(text) is not None else "question"
     if not any(map(_is_of_the_user, statements)):
         return _OF_OTHERS
-    return "too long" if len(text) > LONGEST else ""
+    return _TOO_LONG if len(text) > LONGEST else ""
 
 
 _OF_OTHERS: Final = "not about the user"
+_TOO_LONG: Final = "too long"
 
 
 def _states(text: str) -> bool:

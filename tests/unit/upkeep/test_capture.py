@@ -25,7 +25,7 @@ from tenuto.recall import merge
 from tenuto.recall.records import MemoryLog
 from tenuto.recall.service import Memories
 from tenuto.upkeep.capture import quotable_sentences
-from tenuto.upkeep.quotes import junk_reason
+from tenuto.upkeep.quotes import LONGEST, junk_reason
 from tests.clock import FakeClock
 from tests.samples import ANN, BOB
 
@@ -66,7 +66,7 @@ async def remembered(app: Tenuto, scope: Scope = ANN, **filters: Any) -> list[Me
         ("Remember that the parcel comes at noon.", ["Remember that the parcel comes at noon."]),
         ("", []),
         ("🙂🙂", []),
-        ("I " + "like long stories " * 60 + ".", []),
+        ("I " + "x" * 500, []),
         # A statement and a request in one sentence: what was said stays as it was said.
         ("I prefer step-by-step explanations, can you help?", ["I prefer step-by-step explanations, can you help?"]),
         ("I'm vegan, what can I eat?", ["I'm vegan, what can I eat?"]),
@@ -83,6 +83,49 @@ async def remembered(app: Tenuto, scope: Scope = ANN, **filters: Any) -> list[Me
 def test_statements_of_the_user_are_quoted_and_the_rest_is_not(text: str, kept: list[str]) -> None:
     assert quotable_sentences(text) == kept
     assert all(junk_reason(sentence) == "" for sentence in kept)
+
+
+NAMES = [f"{letter}nna" for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ".join(f"My friend {name} keeps bees." for name in NAMES),
+        "\n".join(f"- I got a boat of {name}" for name in NAMES),
+        "I know " + ", ".join(f"a person with the name of {name}" for name in NAMES),
+        "I know " + " and ".join(f"a person with the name of {name}" for name in NAMES),
+        "我认识" + "、".join(f"一个名字叫{name}的很好的老朋友和同事" for name in NAMES),
+    ],
+    ids=["sentences", "lines", "clauses", "words", "中文"],
+)
+async def test_all_that_one_message_states_is_remembered(text: str) -> None:
+    async with opened() as (app, _):
+        await app.ask(ANN, text)
+        found = await remembered(app)
+
+    assert [name for name in NAMES if not any(name in one.text for one in found)] == []
+    assert len(found) <= 17
+    assert all(len(one.text) <= LONGEST for one in found)
+
+
+def test_a_long_sentence_is_not_parted_within_a_number() -> None:
+    numbers = [f"49 {number} 22{number} 33" for number in range(100, 140)]
+
+    parts = quotable_sentences("I called " + " and then ".join(numbers))
+
+    assert len(parts) > 1
+    assert all(sum(number in part for part in parts) == 1 for number in numbers)
+
+
+async def test_that_a_message_is_read_in_part_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="tenuto.upkeep.capture")
+    async with opened() as (app, _):
+        await app.ask(ANN, f"{BOLOGNA} " + "The sea is blue. " * 600 + GARDEN)
+        found = await remembered(app)
+
+    assert len(found) == 1
+    assert "1 messages were read for memories up to their character 8000 only" in caplog.messages
 
 
 def claims(*each: dict[str, Any]) -> str:

@@ -14,7 +14,6 @@ from tenuto.model import NewSession
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.parameters import ModelFacts
 from tenuto.model.prompt import Language
-from tenuto.upkeep import model_notes
 from tenuto.upkeep.model_notes import NOTES_SCHEMA, CapturedNote, batches, notes_text, quoted_notes, read_notes
 from tests.providers.strict_schemas import anthropic_format_fault, openai_strict_fault
 from tests.samples import ANN
@@ -171,13 +170,16 @@ def test_a_sentence_under_two_subjects_has_none() -> None:
     assert notes == [[CapturedNote("fact", both, start=0)]]
 
 
-def test_each_quotation_of_a_message_has_its_own_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where sentences are quoted together that do not follow each other."""
-    text = "I have a dog. Is that bad? It is old. I have a cat. Is that bad? It is new."
-    together = ["I have a dog. It is old.", "I have a cat. It is new."]
-    monkeypatch.setattr(model_notes, "quotable_sentences", lambda _, without: together)
-
-    assert [(note.text, note.start) for note in quoted_notes(text)] == [(together[0], 0), (together[1], 38)]
+@pytest.mark.parametrize(
+    ("text", "starts"),
+    [
+        ("I have a dog. Is that bad? It is old. I have a cat. Is that bad? It is new.", [0, 38]),
+        # Lines without full stops, quoted together, are one sentence where they are split again.
+        ("I have a dog\nIt is old\nI have a cat\nIt is new", [0, 23]),
+    ],
+)
+def test_each_quotation_of_a_message_has_its_own_place(text: str, starts: list[int]) -> None:
+    assert [note.start for note in quoted_notes(text)] == starts
 
 
 def test_messages_are_asked_about_together_as_far_as_one_request_holds_them() -> None:
