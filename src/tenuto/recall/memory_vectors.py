@@ -38,7 +38,7 @@ class MemoryVectors:
             return None
         vectors: list[Vector] | None = None
         if not self.embedder.ready:
-            self._warm()
+            self.warm()
             await self._cache.wait(_WARM, max(0.0, until - get_running_loop().time()))
             self.add_later(scope, owner)
         if self.embedder.ready:
@@ -51,7 +51,7 @@ class MemoryVectors:
         if self.embedder is None or not texts:
             return [None] * len(texts)
         if not self.embedder.ready:
-            self._warm()
+            self.warm()
             return [None] * len(texts)
         return await self.embedder.embed_later(scope, texts) or [None] * len(texts)
 
@@ -96,7 +96,7 @@ class MemoryVectors:
         await self._records.remove_orphaned_vectors(scope, owner.memories)
         return count
 
-    def _warm(self) -> None:
+    def warm(self) -> None:
         """Have the embedder load its weights; memories without a vector get theirs when they are loaded next."""
-        if self.embedder is not None:
+        if self.embedder is not None and not self.embedder.ready:
             self._cache.run(_WARM, self.embedder.warm())

@@ -97,6 +97,8 @@ class Capturer:
         # What waits holds no history.
         turn = msgspec.structs.replace(turn, log_tail=(), question="", answer="")
         self.queue.add(turn, statements)
+        # A search waits a second for what is read, and the weights of an encoder take longer.
+        self._memories.vectors.warm()
         number, stored = self._unread.last_mark(turn), self._memories.last_marks(turn.scope).get(turn.session.id)
         if number and stored is not None and stored.number == number:
             return None

@@ -100,6 +100,19 @@ async def test_a_pause_lets_a_capture_begin(monkeypatch: pytest.MonkeyPatch) -> 
         await stored.wait()
 
 
+async def test_what_is_said_has_the_encoder_loaded_before_it_is_asked_for() -> None:
+    """Its weights take longer than a search waits."""
+    async with opened() as (app, memories):
+        letters = embedding(memories)
+        assert memories.embedder is not None
+        memories.embedder.ready = False
+        await app.ask(ANN, BOLOGNA)
+        await memories.drain()
+
+        assert letters.asked == ["."]
+        assert memories.embedder.ready
+
+
 @pytest.mark.parametrize("way", ["turn", "search", "list"])
 async def test_what_was_said_is_found_in_the_next_session_at_once(way: str) -> None:
     async with opened() as (app, memories):
