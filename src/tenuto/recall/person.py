@@ -62,6 +62,11 @@ class PersonMemories:
                 return one
         return scope
 
+    async def show(self, scope: Scope, memory: Memory) -> Memory:
+        """A memory of an identity as the person has it: who said it, and what another identity said in its place."""
+        seen = (await self.load(scope)).memories.get(memory.id, memory)
+        return replace(memory, identity=seen.identity, superseded_by=seen.superseded_by, valid_until=seen.valid_until)
+
     def clear(self) -> None:
         """Drop all copies."""
         self._copies.clear()

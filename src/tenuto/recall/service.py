@@ -150,7 +150,7 @@ class Memories:
         row = await self._records.read(scope, check_id(memory_id, "the memory id"))
         if row is None or is_expired(row.memory, self._clock()):
             raise MemoryNotFound
-        return row.memory
+        return await self._person.show(scope, row.memory)
 
     async def list(
         self,
@@ -311,6 +311,9 @@ class Memories:
             Conflict: another process changes it at the same time.
         """
         scope = await self._person.owner_holding(self.check_owner(scope), check_id(memory_id, "the memory id"))
+        return await self._person.show(scope, await self._edit(scope, memory_id, text, kind))
+
+    async def _edit(self, scope: Scope, memory_id: str, text: str | None, kind: MemoryKind | None) -> Memory:
         owner = await self._load(scope)
         for _ in range(_TRIES):
             row = await self._records.read(scope, memory_id)

@@ -37,3 +37,18 @@ async def test_many_memories_of_two_identities_are_searched_and_followed() -> No
     assert [texts[0] for texts in found] == ["I am allergic to peanuts"] * 2
     assert "I am allergic to peanuts" not in await search_texts(memories, ANN, "peanuts")
     assert len(await memories.list(ANN, limit=500)) == 500
+
+
+async def test_one_memory_is_shown_as_in_the_list_of_the_person() -> None:
+    """Who said it, and whether another identity has said something in its place."""
+    clock = FakeClock()
+    memories = memories_over(MemoryStore(clock=clock), clock, owners_of=linked)
+    alone = await memories.add(ANN, "I live in Rome", subject="home")
+    clock.advance(timedelta(days=1))
+    later = await memories.add(BOB, "I live in Oslo", subject="home")
+    edited = await memories.edit(BOB, alone.id, text="I live in Roma")
+    listed = {one.id: one for one in await memories.list(BOB, superseded=True)}
+
+    assert edited == await memories.get(ANN, alone.id) == listed[alone.id]
+    assert (edited.identity, edited.superseded_by) == (ANN.user, later.id)
+    assert await memories.get(ANN, later.id) == listed[later.id]
