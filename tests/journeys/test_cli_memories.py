@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -19,6 +20,7 @@ from tenuto import Tenuto
 from tenuto.app import open_app
 from tenuto.cli import conversation, running
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
+from tenuto.recall.embedding import CachedEmbedder
 from tenuto.settings import Settings
 from tenuto.upkeep import standing_instructions
 from tests.journeys.cli_runs import run_command, run_json
@@ -271,6 +273,8 @@ def test_a_chat_says_which_memories_it_left_without_a_vector(monkeypatch: pytest
     monkeypatch.setattr(conversation, "_EMBED_WITHIN", timedelta(0))
     # A capture that looks for standing instructions has waited for the encoder.
     monkeypatch.setattr(standing_instructions, "possible_instructions", lambda _: [])
+    # Its weights take longer than the chat.
+    monkeypatch.setattr(CachedEmbedder, "warm", AsyncMock())
     monkeypatch.setenv("TENUTO_EMBEDDER", "local")
 
     result = run_command("chat", HOME)

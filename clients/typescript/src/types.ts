@@ -433,19 +433,21 @@ export interface MemoryHitView {
   scores: MemoryScoresView;
 }
 
-/** What a search found, best first; `degraded` if some memories were ranked by words alone. Then the embedder loads or does not answer, or it has not embedded all memories yet. */
+/** What a search found, best first; `degraded` if some memories were ranked by words alone, or are `unread`. Then the embedder loads or does not answer, or it has not embedded all memories yet; or what was said last is not read for memories yet. */
 export interface MemoryHits {
   hits: MemoryHitView[];
   degraded: boolean;
+  unread: boolean;
 }
 
 /** A fact about the user, a preference that shapes answers, or an episode: what a conversation was about. */
 export type MemoryKind = "episode" | "fact" | "preference";
 
-/** Part of a listing; `cursor` continues it, null ends it. */
+/** Part of a listing; `cursor` continues it, null ends it. `unread` if what was said last is not read yet. */
 export interface MemoryList {
   memories: MemoryView[];
   cursor: string | null;
+  unread: boolean;
 }
 
 /** Why a memory was found: its score, `cosine`, the similarity to the query, `coverage`, the share of the query's weight that the shared `terms` hold, and `similarity`, the greatest one to a memory ranked above it. */

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 _LARGEST_PAGE = 500
 _FORMAT, _VERSION = "tenuto.memories", 1
+_UNREAD = "What was said last is not read for memories yet: try again in a moment."
 
 memories = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, search, add, edit and forget memories.")
 
@@ -68,14 +69,18 @@ def list_memories(
 
     of_session = _whole_session(call, session)
     kinds = () if kind is None else (kind,)
-    result = _read(
-        call,
-        lambda service: service.list(
+
+    async def read(service: Memories) -> tuple[tuple[Memory, ...], bool]:
+        found = await service.list(
             call.scope, kinds=kinds, session_id=of_session, superseded=superseded, limit=limit, cursor=cursor
-        ),
-    )
-    page = MemoryList.page(result, limit)
+        )
+        return found, await service.has_unread(call.scope)
+
+    result, unread = _read(call, read)
+    page = MemoryList.page(result, limit, unread=unread)
     call.show(page, lambda: _print_memories(result, superseded=superseded))
+    if unread and not call.as_json:
+        typer.echo(_UNREAD, err=True)
     if page.cursor is not None and not call.as_json:
         typer.echo(f"\n{pluralize(len(result), 'memory')} shown, and there may be more: --cursor {page.cursor}")
 
@@ -148,6 +153,8 @@ async def _search(memories: Memories, scope: Scope, query: MemoryQuery) -> tuple
     result = await memories.search(scope, query)
     if not result.degraded:
         return result, ""
+    if result.unread:
+        return result, _UNREAD
     lacking = await memories.count_unembedded(scope)
     if lacking and memories.embedder is not None and memories.embedder.ready:
         many = f"{pluralize(lacking, 'memory')} without a vector ranked by words alone"

@@ -27,7 +27,7 @@ class RemoteMemories:
         if query.session_id:
             body["session_id"] = query.session_id
         result = await self._http.json(scope, ApiCall("POST", path("memories", "search"), body, repeatable=True))
-        return RecallResult(tuple(map(_hit_from, result["hits"])), degraded=result["degraded"])
+        return RecallResult(tuple(map(_hit_from, result["hits"])), degraded=result["degraded"], unread=result["unread"])
 
     async def get(self, scope: Scope, memory_id: str) -> Memory:
         """One memory."""

@@ -14,14 +14,15 @@ class RecallResult:
     """What a search found; `degraded` if words alone decided about some memories, or some are not there yet.
 
     Then the embedder loads or does not answer, or it has not embedded all memories yet; or what was said a moment ago
-    is being captured.
+    is `unread`.
     """
 
-    __slots__ = ("degraded", "hits")
+    __slots__ = ("degraded", "hits", "unread")
 
-    def __init__(self, hits: tuple[MemoryHit, ...], *, degraded: bool) -> None:
+    def __init__(self, hits: tuple[MemoryHit, ...], *, degraded: bool, unread: bool = False) -> None:
         self.hits = hits
         self.degraded = degraded
+        self.unread = unread
 
 
 class PreparedSearch:
@@ -75,8 +76,8 @@ class PreparedSearch:
         """Search by meaning and by words."""
         owner = self._owner
         if not owner.memories:
-            return RecallResult((), degraded=not self.complete)
+            return RecallResult((), degraded=not self.complete, unread=not self.complete)
         await self.embed()
         by_words = self._embed is not None and (self._vector is None or len(owner.embedded) < len(owner.memories))
         hits = await self._cache.search(owner, query, self._vector)
-        return RecallResult(hits, degraded=by_words or not self.complete)
+        return RecallResult(hits, degraded=by_words or not self.complete, unread=not self.complete)

@@ -183,6 +183,12 @@ class Memories:
         memories.sort(key=lambda memory: (memory.said_at, memory.id), reverse=True)
         return tuple(memories[:limit])
 
+    async def has_unread(self, scope: Scope) -> bool:
+        """Whether something that was said is not read for memories yet, so that lists and searches lack it."""
+        owners = await self._person.owners_of(_owner_of(scope))
+        captures = self.captures
+        return any(self.last_marks(one) or (captures is not None and captures.is_due(one, {}, None)) for one in owners)
+
     async def preferences(self, scope: Scope) -> tuple[Memory, ...]:
         """The preferences that hold, the oldest first."""
         return tuple(reversed(await self.list(scope, kinds=(MemoryKind.PREFERENCE,), limit=MAX_PAGE)))

@@ -49,15 +49,16 @@ class MemoryView(MemoryBrief, frozen=True, kw_only=True):
 
 
 class MemoryList(View, frozen=True, kw_only=True):
-    """Part of a listing; `cursor` continues it, null ends it."""
+    """Part of a listing; `cursor` continues it, null ends it. `unread` if what was said last is not read yet."""
 
     memories: list[MemoryView]
     cursor: str | None
+    unread: bool
 
     @classmethod
-    def page(cls, memories: Sequence[Memory], limit: int) -> Self:
+    def page(cls, memories: Sequence[Memory], limit: int, *, unread: bool) -> Self:
         """The view of at most `limit` memories."""
-        return cls(memories=list(map(MemoryView.of, memories)), cursor=next_cursor(memories, limit))
+        return cls(memories=list(map(MemoryView.of, memories)), cursor=next_cursor(memories, limit), unread=unread)
 
 
 class MemoryScoreView(View, frozen=True, kw_only=True):
@@ -96,18 +97,20 @@ class MemoryHitView(View, frozen=True, kw_only=True):
 
 
 class MemoryHits(View, frozen=True, kw_only=True):
-    """What a search found, best first; `degraded` if some memories were ranked by words alone.
+    """What a search found, best first; `degraded` if some memories were ranked by words alone, or are `unread`.
 
-    Then the embedder loads or does not answer, or it has not embedded all memories yet.
+    Then the embedder loads or does not answer, or it has not embedded all memories yet; or what was said last is not
+    read for memories yet.
     """
 
     hits: list[MemoryHitView]
     degraded: bool
+    unread: bool
 
     @classmethod
     def of(cls, value: RecallResult) -> Self:
         """The view of what a search found."""
-        return cls(hits=list(map(MemoryHitView.of, value.hits)), degraded=value.degraded)
+        return cls(hits=list(map(MemoryHitView.of, value.hits)), degraded=value.degraded, unread=value.unread)
 
 
 def shared_words(hit: MemoryHit) -> tuple[str, ...]:

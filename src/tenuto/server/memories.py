@@ -62,7 +62,7 @@ async def list_memories(own: OwnMemories, query: MemoryListQuery) -> MemoryList:
         limit=query.limit,
         cursor=query.cursor,
     )
-    return MemoryList.page(found, query.limit)
+    return MemoryList.page(found, query.limit, unread=await own.memories.has_unread(own.scope))
 
 
 @routes.post("/memories", 201, 200)

@@ -254,7 +254,8 @@ class Tools:
         remembered, scope = await self._memories(ctx)
         asked = MemoryQuery(text=query, limit=limit, kinds=tuple(kinds), any_persona=True, mmr_lambda=mmr_lambda)
         found = await remembered.search(scope, asked)
-        return MemoryHitsBrief(hits=list(map(MemoryHitBrief.of, found.hits)), degraded=found.degraded)
+        hits = list(map(MemoryHitBrief.of, found.hits))
+        return MemoryHitsBrief(hits=hits, degraded=found.degraded, unread=found.unread)
 
     async def remember(
         self,

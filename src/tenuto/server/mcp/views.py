@@ -81,10 +81,12 @@ class MemoryHitBrief(View, frozen=True, kw_only=True):
 
 
 class MemoryHitsBrief(View, frozen=True, kw_only=True):
-    """Memories, best first; `degraded` where words alone decided about some: the embedder loads or does not answer."""
+    """Memories, best first; `degraded` where words alone decided about some: the embedder loads or does not answer; or
+    where some are `unread`: what was said last is not read for memories yet."""
 
     hits: list[MemoryHitBrief]
     degraded: bool
+    unread: bool
 
 
 class ForgottenView(View, frozen=True, kw_only=True):

@@ -18,15 +18,15 @@ export function memoryActions(store, { get, patch }) {
     if (query) {
       await guarded(
         () => api.searchMemories(query),
-        ({ hits, degraded }) => patch({ hits, degraded, loading: false, problem: null }),
+        ({ hits, degraded, unread }) => patch({ hits, degraded, unread, loading: false, problem: null }),
         () => number !== asked,
       );
       return;
     }
     await guarded(
       () => Promise.all([api.preferences(), api.memories({ kind })]),
-      ([preferences, { memories, cursor }]) =>
-        patch({ preferences, items: others(memories), cursor, hits: null, loading: false, problem: null }),
+      ([preferences, { memories, cursor, unread }]) =>
+        patch({ preferences, items: others(memories), cursor, unread, hits: null, loading: false, problem: null }),
       () => number !== asked,
     );
   }

@@ -13,6 +13,7 @@ export const initial = {
   query: "",
   hits: null, // what a search found; nothing where none was made
   degraded: false,
+  unread: false, // whether what was said last is not read for memories yet
   loading: true,
   problem: null, // why the list could not be brought
   refused: null, // why a change was not made

@@ -28,6 +28,7 @@ export function memoriesView(actions, ask) {
   const degraded = h("p", { class: "hint" }, t("memories.degraded"));
   found.node.insertBefore(h("p", { class: "hint" }, t("memories.why")), found.list);
   found.node.append(degraded);
+  const unread = h("p", { class: "hint" }, t("memories.unread"));
   const adding = addForm(actions);
   const seeking = search(actions);
   const person = personView(actions, ask);
@@ -38,7 +39,7 @@ export function memoriesView(actions, ask) {
     h(
       "div",
       { class: "scroll" },
-      h("div", { class: "column" }, seeking.node, notice, refused, found.node, liked.node, rest.node, adding, person.node),
+      h("div", { class: "column" }, seeking.node, notice, refused, unread, found.node, liked.node, rest.node, adding, person.node),
     ),
   );
   let last = null;
@@ -60,7 +61,8 @@ export function memoriesView(actions, ask) {
     set(liked.node, "hidden", Boolean(hits) || !seen);
     set(rest.node, "hidden", Boolean(hits) || !seen);
     set(more, "hidden", cursor === null);
-    set(degraded, "hidden", !now.degraded);
+    set(degraded, "hidden", !now.degraded || now.unread);
+    set(unread, "hidden", !now.unread || !seen);
     tabs.draw(kind);
     const own = state.scope?.user;
     found.draw((hits ?? []).map((hit) => ({ key: hit.memory.id, memory: hit.memory, hit, own })), t("memories.nothing"));
