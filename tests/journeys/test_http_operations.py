@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tenuto.server.logs import KeyValueFormatter, request_id
+from tenuto.server.metrics import Metrics, merged_text
 from tenuto.server.openapi import document
 from tenuto.wiring.tasks import can_run_plans
 from tests.engines import wait_for_step
@@ -54,6 +55,22 @@ async def test_metrics_count_by_route_and_name_nobody(tmp_path: Path) -> None:
         assert "tenuto_cache_sessions 1.0" in text
         for secret in ("the-id", "the-title", "the-path", "acme", "ann", "BREW"):
             assert secret not in text
+
+
+async def test_workers_tell_the_meters_of_every_store(store_url: str) -> None:
+    """Those of breaker and journal as well, which only servers have."""
+    async with http_service(store=store_url) as service:
+        await service.http.post("/v1/sessions", headers=ANN, json={"id": "the-id"})
+        meters: Metrics = service.app.state.meters
+
+        merged = merged_text({2: await meters.encode()}, 2).decode()
+        alone = meters.text().decode()
+
+    up = [line for line in merged.splitlines() if line.startswith("tenuto_worker_up{")]
+    assert up == ['tenuto_worker_up{worker="1"} 0.0', 'tenuto_worker_up{worker="2"} 1.0']
+    rest = [line for line in merged.splitlines() if "tenuto_worker_up" not in line]
+    unlabelled = [re.sub(r',?worker="2"', "", line).replace("{}", "") for line in rest]
+    assert unlabelled == alone.splitlines()
 
 
 async def test_every_answer_carries_its_id_and_keeps_out_of_caches(service: HttpService) -> None:

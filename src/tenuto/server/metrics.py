@@ -150,7 +150,8 @@ class Metrics:
                     name=family.name,
                     help=family.documentation,
                     kind=family.type,
-                    samples=[(sample.name, sample.labels, sample.value) for sample in family.samples],
+                    # A truth is a number here as well.
+                    samples=[(sample.name, sample.labels, float(sample.value)) for sample in family.samples],
                 )
                 for family in self._registry.collect()
             ]
