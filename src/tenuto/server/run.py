@@ -111,7 +111,10 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         loop = asyncio.get_running_loop()
-        signals = (signal.SIGINT, signal.SIGTERM)
+        signals = [signal.SIGINT, signal.SIGTERM]
+        # A terminal that is closed, or a reload, for which a supervisor is needed; below `nohup` it is ignored.
+        if self._place is None and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signals.append(signal.SIGHUP)
         for number in signals:
             loop.add_signal_handler(number, self.handle_exit, number, None)
         try:
@@ -122,6 +125,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if not self.should_exit:
+            _log.info("stopping: requests and turns have up to %d s", self.config.timeout_graceful_shutdown or 0)
             self._on_stop()
         super().handle_exit(sig, frame)
 
