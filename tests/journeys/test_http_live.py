@@ -120,9 +120,11 @@ async def test_a_stop_keeps_what_was_said() -> None:
 
         assert [code(one) for one in hidden] == [(404, "session_not_found")] * 2
         assert (stopped["stopped"], stopped["reply"]["answer"], stopped["reply"]["stopped"]) == (True, "One two ", True)
-        assert again == {"stopped": False, "reply": None}
+        assert again == {"stopped": True, "outcome": "stopped", "reply": None}
         assert (await joined).status_code in (200, 204)
         assert model.cancelled == 1
         assert await log_of(http) == [("user", "Count", False), ("assistant", "One two ", True)]
         on = (await http.post("/v1/chat", json={"message": "Go on", "session_id": "s"})).json()
         assert (on["answer"], on["stopped"]) == ("Three.", False)
+        late = (await http.post(at("s", "stop"))).json()
+        assert late == {"stopped": False, "outcome": "answered", "reply": None}

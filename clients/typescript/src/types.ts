@@ -836,9 +836,10 @@ export interface StepView {
   ended_at: string | null;
 }
 
-/** Whether a turn was stopped, and the answer it has now; null if it has none or no turn ran. */
+/** Whether the session's last turn was stopped, how it ended otherwise, and the answer that this request ended. */
 export interface StopView {
   stopped: boolean;
+  outcome: TraceOutcome | null;
   reply: ReplyView | null;
 }
 
@@ -952,6 +953,9 @@ export interface TraceList {
   traces: TraceView[];
   truncated: boolean;
 }
+
+/** How a turn ended: with an answer, with one that had to do without something, stopped by a user, or failed. */
+export type TraceOutcome = "answered" | "degraded" | "failed" | "stopped";
 
 /** Everything about one turn; `error` is the code of what ended it without an answer, `error_message` the same in words, `reason` why the model failed where it did, `stopped` whether a user ended it. Of an answer of a fallback model, `error_message` and `reason` say why the first one did not answer. `speaker` is the user. `finish` says why the answer ended, `parameters` are those that the model got, and `dropped_reasoning` counts thoughts that it was not sent, since another provider made them, `dropped_items` the same of what tools of a provider did. `steps` are milliseconds by name, `spans` the single runs of each step, in order; older traces have none. `redacted` counts the private values that were taken out of its texts, by type. A brief listing leaves out `tools`, `spans`, `data` and `context`. */
 export interface TraceView {

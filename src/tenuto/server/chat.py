@@ -24,10 +24,10 @@ from tenuto.chat.views import (
     assistant_view,
     event_view,
 )
-from tenuto.errors import Invalid
+from tenuto.errors import Invalid, TurnStopped
 from tenuto.model import Scope
 from tenuto.model.generation import ReasoningDelta
-from tenuto.model.turn import Trace
+from tenuto.model.turn import Trace, TraceOutcome
 from tenuto.model.values import View
 from tenuto.server.attachments import read_attachments
 from tenuto.server.auth import AuthContext, ServerContext
@@ -60,9 +60,10 @@ _STREAM: Final = EventStream(
 
 
 class StopView(View, frozen=True, kw_only=True):
-    """Whether a turn was stopped, and the answer it has now; null if it has none or no turn ran."""
+    """Whether the session's last turn was stopped, how it ended otherwise, and the answer that this request ended."""
 
     stopped: bool
+    outcome: TraceOutcome | None
     reply: ReplyView | None
 
 
@@ -151,18 +152,28 @@ async def stop_turn(scope: Scope, context: ServerContext, session_id: str) -> St
     """Stop the running turn of a session.
 
     The text so far becomes its answer, marked as `stopped`. A turn without any text leaves the message unanswered;
-    one that was to replace an answer leaves the old one.
+    one that was to replace an answer leaves the old one. Idempotent: where no turn runs, `stopped` and `outcome` say
+    how the last one ended.
     """
     return await stop_running_turn(context, scope, session_id)
 
 
 async def stop_running_turn(context: ServerContext, scope: Scope, name: str) -> StopView:
     """Stop the turn that runs in the caller's session of this name."""
-    turn = await context.live.find(scope, await context.sessions.find_named(scope, name))
+    session_id = await context.sessions.find_named(scope, name)
+    turn = await context.live.find(scope, session_id)
     if turn is None or turn.ended:
-        return StopView(stopped=False, reply=None)
+        # It may have ended, or been stopped by another request, a moment ago and in any process.
+        last = await context.tenuto.store.traces.traces(scope, session_id, 1)
+        outcome = last[0].outcome if last else None
+        return StopView(stopped=outcome is TraceOutcome.STOPPED, outcome=outcome, reply=None)
     reply = await turn.stop()
-    return StopView(stopped=reply is None or reply.stopped, reply=ReplyView.of(reply) if reply is not None else None)
+    if reply is None:
+        stopped = isinstance(turn.error, TurnStopped)
+        return StopView(stopped=stopped, outcome=TraceOutcome.STOPPED if stopped else TraceOutcome.FAILED, reply=None)
+    outcome = TraceOutcome.DEGRADED if reply.degraded else TraceOutcome.ANSWERED
+    outcome = TraceOutcome.STOPPED if reply.stopped else outcome
+    return StopView(stopped=reply.stopped, outcome=outcome, reply=ReplyView.of(reply))
 
 
 async def _turn_stream(request: Request, turn: LiveTurn, after: int = 0) -> Response:
