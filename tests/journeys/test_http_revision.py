@@ -79,6 +79,26 @@ async def test_an_answer_that_cannot_be_made_anew_stays(store_url: str, stream: 
         assert await texts(service) == ["Q", "Three."]
 
 
+async def test_nothing_is_replaced_that_its_caller_has_not_seen(store_url: str) -> None:
+    """Of two tabs, one does not know yet what was said in the other one."""
+    model = ScriptedModel("One.", "Two.", "Three.", "Four.", "Five.")
+    wishes: list[dict[str, Any]] = [{"regenerate": True}, {"edit": 1, "message": "Q edited"}, {"message": "Q more"}]
+    async with http_service(store=store_url, **playing(model)) as service:
+        await send(service, "1", message="Q")
+        await send(service, "2", message="Q too")
+        unseen = [await send(service, f"late {wish}", **wish, after_seq=2) for wish in wishes]
+        untouched = await texts(service)
+        anew = await send(service, "anew", regenerate=True, after_seq=4)
+        [*_, newest] = (await service.http.get(at("s", "messages"), headers=ANN)).json()["messages"]
+        edited = await send(service, "edited", message="Q edited", edit=1, after_seq=newest["seq"])
+
+        assert [code(one) for one in unseen] == [(409, "version_conflict")] * 3
+        assert untouched == ["Q", "One.", "Q too", "Two."]
+        assert (anew.json()["answer"], edited.json()["answer"]) == ("Three.", "Four.")
+        assert await texts(service) == ["Q edited", "Four."]
+        assert (await send(service, "edited", message="Q edited", edit=1, after_seq=newest["seq"])).json()["replayed"]
+
+
 async def test_a_reset_keeps_the_assistant_and_what_tools_leave_stays_inside(store_url: str) -> None:
     """A goods session is a goods session after a reset; its answers show no more than they say."""
     async with http_service(store=store_url) as service:

@@ -245,7 +245,7 @@ export interface ChangeTask {
   if_version?: number | null;
 }
 
-/** A message to an assistant, with `attachments` if it shows pictures, sounds or files. With `regenerate`, the last user message is answered again; it needs a `session_id` and no `message`. With `edit`, `message` replaces the user message of that sequence number, and later messages are deleted. `model` answers in place of the assistant's, if this installation allows it. `parameters` are for the model, and refused where it does not take them; with a `schema`, the answer has that form. */
+/** A message to an assistant, with `attachments` if it shows pictures, sounds or files. With `regenerate`, the last user message is answered again; it needs a `session_id` and no `message`. With `edit`, `message` replaces the user message of that sequence number, and later messages are deleted. Neither removes a message behind `after_seq`. `model` answers in place of the assistant's, if this installation allows it. `parameters` are for the model, and refused where it does not take them; with a `schema`, the answer has that form. */
 export interface ChatBody {
   message?: string;
   attachments?: AttachmentBody[];
@@ -257,6 +257,7 @@ export interface ChatBody {
   stream?: boolean;
   regenerate?: boolean;
   edit?: number | null;
+  after_seq?: number | null;
   language?: Language | null;
   profile?: Record<string, unknown>;
   parameters?: ModelParameters;

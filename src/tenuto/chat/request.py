@@ -57,8 +57,9 @@ class ChatRequest(Value, frozen=True, kw_only=True):
     does not take them. `model` answers in place of the assistant's.
     `reply_tokens` lowers the limit of the assistant's answers. `reply_metadata` is stored with the reply's last
     message. With `after_turn`, the turn is the one after that number, or a `VersionConflict` that stores nothing; with
-    `after_seq` that message is the newest, besides summaries, at its begin (0: there is none). `replaces_after`
-    replaces everything behind that message by this request's, as an `edit` does, if `after_seq` was the newest.
+    `after_seq` that message is the newest, besides summaries, at its begin (0: there is none); an `edit` and
+    `regenerate` ask only that none is newer. `replaces_after` replaces everything behind that message by this
+    request's, as an `edit` does, if `after_seq` was the newest.
     `compress_above` has the conversation compressed once its prompt has more tokens, in place of the assistant's limit.
     The trace repeats which `app` asked, for which of its own tasks (empty for a turn), and whether the turn is stored
     although the app asked that it is not.

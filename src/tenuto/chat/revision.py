@@ -130,7 +130,7 @@ async def check_after_seq(sessions: Sessions, turn: OpenTurn, request: ChatReque
     Raises:
         VersionConflict: messages were appended or removed since the caller read them.
     """
-    expected = request.after_seq if request.replaces_after is None else request.replaces_after
+    expected = request.edited_from - 1 if request.replaces else request.after_seq
     assert expected is not None
     first = turn.user_messages[0].seq if turn.user_messages else turn.session.last_seq + 1
     last = _last_talk_seq(turn.window, first)
@@ -139,7 +139,7 @@ async def check_after_seq(sessions: Sessions, turn: OpenTurn, request: ChatReque
         # More messages than the session keeps have evicted what stood before them.
         evicted = expected if turn.session.messages < len(turn.user_messages) else 0
         last = _last_talk_seq(page.messages, first) or evicted
-    if last > expected or (request.replaces_after is None and last < expected):
+    if last > expected or (not (request.replaces or request.regenerate) and last < expected):
         await undo_user_message(sessions, turn)
         raise VersionConflict(expected, last)
 

@@ -110,6 +110,7 @@ async def chat(
         language=body.language,
         regenerate=body.regenerate,
         edit=body.edit,
+        after_seq=body.after_seq,
         profile=body.profile,
         parameters=body.parameters,
         schema=body.schema,

@@ -271,9 +271,9 @@ class ChatBody(RequestBody, frozen=True, kw_only=True):
     """A message to an assistant, with `attachments` if it shows pictures, sounds or files.
 
     With `regenerate`, the last user message is answered again; it needs a `session_id` and no `message`. With `edit`,
-    `message` replaces the user message of that sequence number, and later messages are deleted. `model` answers in
-    place of the assistant's, if this installation allows it. `parameters` are for
-    the model, and refused where it does not take them; with a `schema`, the answer has that form.
+    `message` replaces the user message of that sequence number, and later messages are deleted. Neither removes a
+    message behind `after_seq`. `model` answers in place of the assistant's, if this installation allows it.
+    `parameters` are for the model, and refused where it does not take them; with a `schema`, the answer has that form.
     """
 
     EXAMPLE = {"message": "Which phones are cheap?", "assistant": "goods"}
@@ -288,6 +288,7 @@ class ChatBody(RequestBody, frozen=True, kw_only=True):
     stream: bool = False
     regenerate: bool = False
     edit: Annotated[int, Meta(ge=1, le=_MOST)] | None = None
+    after_seq: Annotated[int, Meta(ge=0, le=_MOST)] | None = None
     language: Language | None = None
     profile: Values = {}
     parameters: ModelParameters = NO_PARAMETERS

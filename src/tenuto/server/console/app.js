@@ -22,7 +22,7 @@ const house = houseActions(store);
 const sessions = sessionActions(store);
 const deletion = deletionActions(store, sessions, () => review());
 const talks = talkActions(store);
-const turns = turnActions(store, talks, sessions);
+const turns = turnActions(store, talks, sessions, write);
 const pages = pageLoader(store);
 const events = eventActions(store, { sessions, talks, turns });
 const actions = {

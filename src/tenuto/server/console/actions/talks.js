@@ -17,6 +17,7 @@ const NEW = {
   problem: null,
   unanswered: null, // why the last message has no answer, where its trace tells
   running: null,
+  through: 0, // the newest message that was brought; some show nothing
   queue: [], // what waits to be said, in order: `{ key, text, persona, attachments }`, after a reload with `lost`
   expires: null, // when it goes, if nothing is said in it
   forkedFrom: null, // the session and the message it branched off from: { session_id, seq, title }
@@ -71,6 +72,7 @@ export function talkActions(store) {
         assistant,
         items: itemsOf(page.messages),
         more: page.more_before,
+        through: page.messages.at(-1)?.seq ?? 0,
         loading: false,
         queue: keptQueue(id),
         expires: session.expires_at,
@@ -132,6 +134,7 @@ export function talkActions(store) {
         events?.next().then(() => events.return()); // ends the connection
         return null;
       }
+      change(key, { through: page.messages.at(-1)?.seq ?? 0 });
       if (!isUpToDate(items, page.messages)) change(key, { items: mergedItems(items, page.messages) });
       return events;
     } catch {

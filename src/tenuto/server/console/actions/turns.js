@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { bytesToSend, isThere } from "../attachments.js";
 import { bytes } from "../format.js";
 import { called, t } from "../i18n.js";
-import { UNKEPT, fresh, waiting, words } from "../items.js";
+import { UNKEPT, fresh, lastSeq, waiting, words } from "../items.js";
 import { Problem } from "../problem.js";
 import { noteInAddress } from "../route.js";
 import { currentTalk } from "../state.js";
@@ -14,7 +14,7 @@ import { refused } from "./house.js";
 const TITLE_AFTER = 1500;
 const MOST_TITLE = 120;
 
-export function turnActions(store, talks, sessions) {
+export function turnActions(store, talks, sessions, write) {
   const stoppers = new Map();
   const catching = new Map(); // by talk that is being brought up to date: whether more has happened meanwhile
   const stopping = new Set(); // the talks whose answer shall be stopped
@@ -32,9 +32,10 @@ export function turnActions(store, talks, sessions) {
     const pending = items.at(-1).key;
     const stopper = new AbortController();
     let held = false;
+    let conflict = null;
     stoppers.set(talk.key, stopper);
     const { sending } = items.at(-1);
-    talks.change(talk.key, { items, running: pending });
+    talks.change(talk.key, { items, running: pending, problem: null });
     store.change({ told: sending ? t("attachment.sending", { size: bytes(sending) }) : t("talk.thinking") });
     try {
       await hear(talk.key, pending, events ?? api.chat(again.request, { key: again.key, signal: stopper.signal }));
@@ -42,6 +43,7 @@ export function turnActions(store, talks, sessions) {
       const stopped = stopper.signal.aborted || error.code === "turn_stopped";
       const ended = stopped ? { status: "stopped" } : failed(error);
       held = !stopped;
+      conflict = ended.problem?.code === "version_conflict" ? ended.problem : null;
       // The server keeps an old answer until the new one is there, and so does the page.
       answer(talk.key, pending, { ...again.kept, ...ended, again, key: pending });
       // What ended is told by the answer itself, which is an alert.
@@ -51,7 +53,19 @@ export function turnActions(store, talks, sessions) {
     stopping.delete(talk.key);
     if (gone(talk.key)) return;
     talks.change(talk.key, { running: null });
+    if (conflict) return showMeanwhile(talk.key, again.request, conflict);
     await Promise.all([talks.settle(talk.key), sessions.refresh(), held ? null : next(talk.key), explain(talk.key, pending)]);
+  }
+
+  /** Others have said something that was not on screen: it is shown, and what an edit says is there to be sent again. */
+  async function showMeanwhile(talkKey, { message, attachments = [] }, problem) {
+    if (message !== undefined) write({ text: message, attachments });
+    const events = await talks.load(talkKey);
+    const talk = store.get().talks[talkKey];
+    if (!talk) return;
+    const following = events && anew(talk, events);
+    talks.change(talkKey, (now) => ({ problem: now.problem ?? problem }));
+    await following;
   }
 
   /** Why code of the server's operator or a model failed: the trace has it for those who may see it. */
@@ -204,7 +218,7 @@ export function turnActions(store, talks, sessions) {
       0,
       talk.items.findIndex((each) => each.key === item.key),
     );
-    const whose = { session_id: talk.id, edit: item.seq };
+    const whose = { session_id: talk.id, edit: item.seq, ...seen(talk) };
     const request = { message: text, ...withAttachments(attachments), ...whose, ...addressed(item), ...answeredBy() };
     const said = { ...words(text, item.persona, attachments), fork };
     return take(talk, [...before, said, waiting(item.persona)], { request, key: fresh() });
@@ -243,7 +257,7 @@ export function turnActions(store, talks, sessions) {
   function anew(talk, events = null) {
     const last = talk.items.findLastIndex((item) => item.kind === "words");
     const { persona } = talk.items[last];
-    const request = { session_id: talk.id, regenerate: true, ...addressed({ persona }), ...answeredBy() };
+    const request = { session_id: talk.id, regenerate: true, ...seen(talk), ...addressed({ persona }), ...answeredBy() };
     const kept = talk.items.slice(last + 1).findLast((item) => item.kind === "answer" && item.status === "done");
     return take(talk, [...talk.items.slice(0, last + 1), waiting(persona)], { request, key: null, kept }, events);
   }
@@ -283,6 +297,11 @@ function causesIn({ tools = [], error_message: message = "" }) {
 
 function addressed({ persona }) {
   return persona ? { persona } : {};
+}
+
+/** The newest message on screen, so that nothing behind it is replaced; while numbers are still coming, it is not known. */
+function seen({ items, through }) {
+  return items.some(({ seq }) => seq === null) ? {} : { after_seq: Math.max(through, lastSeq(items)) };
 }
 
 function withAttachments(attachments) {

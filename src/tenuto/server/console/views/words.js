@@ -27,6 +27,7 @@ export function wordsView(actions) {
   const node = h("article", { class: "words", "aria-label": t("talk.you") }, look);
   let shown = null;
   let behind = 0; // how many messages an edit removes
+  let answering = false;
 
   function draw({ item, session, redacted, later, busy }) {
     media.draw(item.attachments, session);
@@ -35,6 +36,7 @@ export function wordsView(actions) {
     set(old, "hidden", !item.fork);
     if (item.fork) set(old.querySelector("a"), "href", addressOf(item.fork));
     behind = later;
+    answering = busy;
     if (shown === item) return;
     if (shown?.text !== item.text) fill(text, said(item.text));
     set(text, "hidden", item.text === "" && item.attachments.length > 0);
@@ -58,13 +60,19 @@ export function wordsView(actions) {
       edit.focus();
     };
     const wrong = h("p", { class: "notice", role: "alert" });
+    // The form may be older than an answer that somebody else has asked for.
+    const isHeldUp = () => {
+      fill(wrong, answering && t("problem.session_busy"));
+      return answering;
+    };
     const send = (event) => {
       event.preventDefault();
+      if (isHeldUp()) return;
       close();
       if (!isEmpty()) actions.turns.edit(shown, field.value.trim(), { attachments });
     };
     const sendAndKeep = async () => {
-      if (isEmpty() || keep.disabled) return;
+      if (isEmpty() || keep.disabled || isHeldUp()) return;
       keep.disabled = true;
       const { fork, problem } = await actions.turns.keepOld();
       keep.disabled = false;
