@@ -5,31 +5,19 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.journeys.server_process import ServerProcess, running_server
-from tests.servers.told_model import ToldModel, start_told_model
+from tests.journeys.server_group import Servers, some_servers
+from tests.journeys.server_process import ServerProcess
 
 WHO = {"X-Tenant-ID": "acme", "X-User-ID": "ann"}
-# How long a server that is stopped gives its answers.
-SHORT = {"TENUTO_SHUTDOWN_TIMEOUT": "2s"}
 STORES = ("sqlite", "valkey", "redis_cluster", "postgres")
 Event = tuple[str, str, dict[str, Any]]
-
-
-@dataclass
-class Pair:
-    """Two servers on one store, with one model."""
-
-    first: ServerProcess
-    second: ServerProcess
-    model: ToldModel
 
 
 @contextmanager
@@ -47,43 +35,12 @@ def _store(name: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[
         yield server.url
 
 
-@contextmanager
-def some_servers(
-    names: tuple[str, ...], url: str, folder: Path, **settings: str
-) -> Iterator[tuple[list[ServerProcess], ToldModel]]:
-    """Servers on this store, each with a journal of its own, and their model."""
-    with ExitStack() as stack:
-        model = stack.enter_context(start_told_model())
-        asks = {
-            "TENUTO_MODEL": "openai:told",
-            "TENUTO_MODEL_BASE_URL": model.url,
-            "TENUTO_MODEL_API_KEY": "x",
-            # Each call of the model is that of a turn: none is for a title or for what to remember.
-            "TENUTO_SUMMARIZER_MODEL": "offline",
-            "TENUTO_ON_MISSING": "adopt",
-            **settings,
-        }
-        servers = [
-            stack.enter_context(
-                running_server(folder / "unused", "--store", url, TENUTO_JOURNAL=str(folder / name), **asks)
-            )
-            for name in names
-        ]
-        yield servers, model
-
-
-@contextmanager
-def two_servers(url: str, folder: Path, **settings: str) -> Iterator[Pair]:
-    """Two of them."""
-    with some_servers(("ja", "jb"), url, folder, **settings) as ((first, second), model):
-        yield Pair(first, second, model)
-
-
 @pytest.fixture(scope="module", params=STORES)
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    folder = tmp_path_factory.mktemp("pair")
-    with _store(request.param, request, folder) as url, two_servers(url, folder) as pair:
-        yield pair
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Three of them; the last tests of this file end one after the other."""
+    folder = tmp_path_factory.mktemp("servers")
+    with _store(request.param, request, folder) as url, some_servers(3, url, folder) as servers:
+        yield servers
 
 
 def events_of(response: httpx.Response) -> Iterator[Event]:
@@ -133,13 +90,13 @@ def log_of(server: ServerProcess, session: str) -> list[tuple[str, str, bool]]:
     return [(one["role"], one["text"], one["metadata"].get("stopped", False)) for one in page]
 
 
-def test_a_turn_is_joined_at_another_process(pair: Pair) -> None:
-    with asking(pair.first, "join") as own:
-        call = pair.model.call()
+def test_a_turn_is_joined_at_another_process(servers: Servers) -> None:
+    with asking(servers.first, "join") as own:
+        call = servers.model.call()
         call.say("One ", "two ")
         seen = until(own, "two ")
         last_seen = {"Last-Event-ID": seen[-2][0]}
-        with joining(pair.second, "join") as other, joining(pair.second, "join", **last_seen) as rest:
+        with joining(servers.second, "join") as other, joining(servers.second, "join", **last_seen) as rest:
             joined = until(other, "two ")
             call.say("three.")
             call.end()
@@ -148,32 +105,32 @@ def test_a_turn_is_joined_at_another_process(pair: Pair) -> None:
     assert text_of(joined) == "One two three."
     assert joined == whole
     assert behind == whole[len(seen) - 1 :]
-    after = pair.second.http.get("/v1/sessions/join/stream", headers=WHO)
+    after = servers.second.http.get("/v1/sessions/join/stream", headers=WHO)
     assert after.status_code == 204
 
 
-def test_a_turn_is_stopped_at_another_process(pair: Pair) -> None:
-    with asking(pair.first, "stop") as own:
-        call = pair.model.call()
+def test_a_turn_is_stopped_at_another_process(servers: Servers) -> None:
+    with asking(servers.first, "stop") as own:
+        call = servers.model.call()
         call.say("One ", "two ")
         until(own, "two ")
-        stopped = pair.second.http.post("/v1/sessions/stop/stop", headers=WHO).json()
+        stopped = servers.second.http.post("/v1/sessions/stop/stop", headers=WHO).json()
         rest = list(own)
 
     assert call.left.wait(1)
     assert (stopped["stopped"], stopped["reply"]["answer"]) == (True, "One two ")
     assert rest[-1][1:] == ("done", rest[-1][2])
     assert rest[-1][2]["stopped"]
-    assert log_of(pair.second, "stop") == [("user", "Count", False), ("assistant", "One two ", True)]
+    assert log_of(servers.second, "stop") == [("user", "Count", False), ("assistant", "One two ", True)]
 
 
-def test_a_retry_at_another_process_gets_the_answer_of_the_running_turn(pair: Pair) -> None:
+def test_a_retry_at_another_process_gets_the_answer_of_the_running_turn(servers: Servers) -> None:
     key = {"Idempotency-Key": "same"}
-    with asking(pair.first, "retry", **key) as own:
-        call = pair.model.call()
+    with asking(servers.first, "retry", **key) as own:
+        call = servers.model.call()
         call.say("One ")
         until(own, "One ")
-        with asking(pair.second, "retry", **key) as again:
+        with asking(servers.second, "retry", **key) as again:
             repeated = until(again, "One ")
             call.say("two.")
             call.end()
@@ -182,18 +139,18 @@ def test_a_retry_at_another_process_gets_the_answer_of_the_running_turn(pair: Pa
 
     assert text_of(repeated) == "One two."
     assert repeated[-1] == told[-1]
-    assert log_of(pair.second, "retry") == [("user", "Count", False), ("assistant", "One two.", False)]
-    assert pair.model.asked.empty()
+    assert log_of(servers.second, "retry") == [("user", "Count", False), ("assistant", "One two.", False)]
+    assert servers.model.asked.empty()
 
 
-def test_nobody_else_joins_or_stops_a_turn(pair: Pair) -> None:
+def test_nobody_else_joins_or_stops_a_turn(servers: Servers) -> None:
     others = [{"X-Tenant-ID": "acme", "X-User-ID": "bob"}, {"X-Tenant-ID": "other", "X-User-ID": "ann"}]
-    with asking(pair.first, "mine") as own:
-        call = pair.model.call()
+    with asking(servers.first, "mine") as own:
+        call = servers.model.call()
         call.say("One.")
         until(own, "One.")
-        joins = [pair.second.http.get("/v1/sessions/mine/stream", headers=who).status_code for who in others]
-        stops = [pair.second.http.post("/v1/sessions/mine/stop", headers=who).status_code for who in others]
+        joins = [servers.second.http.get("/v1/sessions/mine/stream", headers=who).status_code for who in others]
+        stops = [servers.second.http.post("/v1/sessions/mine/stop", headers=who).status_code for who in others]
         call.end()
         assert list(own)[-1][1] == "done"
 
@@ -219,16 +176,16 @@ def heard(stream: Iterator[dict[str, Any]], text: str, *, field: str = "delta") 
     raise AssertionError(said)
 
 
-def test_a_page_of_the_ai_sdk_resumes_and_stops_at_another_process(pair: Pair) -> None:
+def test_a_page_of_the_ai_sdk_resumes_and_stops_at_another_process(servers: Servers) -> None:
     said = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Count"}]}
     body = {"id": "page", "messages": [said]}
-    with pair.first.http.stream("POST", "/v1/ai-sdk/chat", json=body, headers=WHO) as own:
-        call = pair.model.call()
+    with servers.first.http.stream("POST", "/v1/ai-sdk/chat", json=body, headers=WHO) as own:
+        call = servers.model.call()
         call.say("One ", "two ")
         heard(chunks := data_of(own), "two ")
-        with pair.second.http.stream("GET", "/v1/ai-sdk/chat/page/stream", headers=WHO) as other:
+        with servers.second.http.stream("GET", "/v1/ai-sdk/chat/page/stream", headers=WHO) as other:
             resumed = heard(stream := data_of(other), "two ")
-            stopped = pair.second.http.post("/v1/ai-sdk/chat/page/stop", headers=WHO).json()
+            stopped = servers.second.http.post("/v1/ai-sdk/chat/page/stop", headers=WHO).json()
             ends = [[*stream][-1]["type"], [*chunks][-1]["type"]]
 
     assert resumed == "One two "
@@ -237,18 +194,18 @@ def test_a_page_of_the_ai_sdk_resumes_and_stops_at_another_process(pair: Pair) -
     assert call.left.wait(1)
 
 
-def test_a_thread_of_ag_ui_is_shown_at_another_process_with_its_run(pair: Pair) -> None:
+def test_a_thread_of_ag_ui_is_shown_at_another_process_with_its_run(servers: Servers) -> None:
     asked = {"threadId": "thread", "tools": [], "context": [], "state": {}, "forwardedProps": {}}
     words = [{"id": "m1", "role": "user", "content": "Count"}]
     body = {**asked, "runId": "r1", "messages": words}
-    with pair.first.http.stream("POST", "/v1/ag-ui/general", json=body, headers=WHO) as own:
-        call = pair.model.call()
+    with servers.first.http.stream("POST", "/v1/ag-ui/general", json=body, headers=WHO) as own:
+        call = servers.model.call()
         call.say("One ")
         heard(events := data_of(own), "One ")
         shown = {**asked, "runId": "r2", "messages": []}
         with (
-            pair.second.http.stream("POST", "/v1/ag-ui/general", json=shown, headers=WHO) as other,
-            pair.second.http.stream("POST", "/v1/ag-ui/general", json=body, headers=WHO) as repeated,
+            servers.second.http.stream("POST", "/v1/ag-ui/general", json=shown, headers=WHO) as other,
+            servers.second.http.stream("POST", "/v1/ag-ui/general", json=body, headers=WHO) as repeated,
         ):
             streams = [data_of(other), data_of(repeated)]
             so_far = [heard(stream, "One ") for stream in streams]
@@ -261,19 +218,19 @@ def test_a_thread_of_ag_ui_is_shown_at_another_process_with_its_run(pair: Pair) 
     assert [
         "".join(one.get("delta", "") for one in events if isinstance(one.get("delta"), str)) for events in rest
     ] == ["two."] * 3
-    assert log_of(pair.first, "thread") == [("user", "Count", False), ("assistant", "One two.", False)]
+    assert log_of(servers.first, "thread") == [("user", "Count", False), ("assistant", "One two.", False)]
 
 
-def test_a_response_is_streamed_and_cancelled_at_another_process(pair: Pair) -> None:
+def test_a_response_is_streamed_and_cancelled_at_another_process(servers: Servers) -> None:
     body = {"model": "general", "input": "Count", "background": True}
-    made = pair.first.http.post("/v1/responses", json=body, headers=WHO).json()
-    call = pair.model.call()
+    made = servers.first.http.post("/v1/responses", json=body, headers=WHO).json()
+    call = servers.model.call()
     call.say("One ", "two ")
     path = f"/v1/responses/{made['id']}"
-    with pair.second.http.stream("GET", path, params={"stream": "true"}, headers=WHO) as other:
+    with servers.second.http.stream("GET", path, params={"stream": "true"}, headers=WHO) as other:
         said = heard(stream := data_of(other), "two ")
-        waiting = pair.second.http.get(path, headers=WHO).json()
-        cancelled = pair.second.http.post(f"{path}/cancel", headers=WHO).json()
+        waiting = servers.second.http.get(path, headers=WHO).json()
+        cancelled = servers.second.http.post(f"{path}/cancel", headers=WHO).json()
         last = [*stream][-1]
 
     assert call.left.wait(1)
@@ -281,46 +238,46 @@ def test_a_response_is_streamed_and_cancelled_at_another_process(pair: Pair) -> 
     assert (waiting["status"], cancelled["status"]) == ("in_progress", "cancelled")
     assert cancelled["output"][0]["content"][0]["text"] == "One two "
     assert last["response"]["status"] == "cancelled"
-    assert pair.first.http.get(path, headers=WHO).json() == pair.second.http.get(path, headers=WHO).json()
+    assert servers.first.http.get(path, headers=WHO).json() == servers.second.http.get(path, headers=WHO).json()
 
 
-def test_a_task_of_a2a_is_followed_and_cancelled_at_another_process(pair: Pair) -> None:
+def test_a_task_of_a2a_is_followed_and_cancelled_at_another_process(servers: Servers) -> None:
     words = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Count"}]}
     body = {"message": words, "configuration": {"returnImmediately": True}}
     agent, who = "/a2a/general", {**WHO, "A2A-Version": "1.0"}
-    sent = pair.first.http.post(f"{agent}/message:send", json=body, headers=who)
+    sent = servers.first.http.post(f"{agent}/message:send", json=body, headers=who)
     assert sent.status_code == 200, sent.text
     task = sent.json()["task"]["id"]
-    call = pair.model.call()
+    call = servers.model.call()
     call.say("One ", "two ")
-    with pair.second.http.stream("GET", f"{agent}/tasks/{task}:subscribe", headers=who) as other:
+    with servers.second.http.stream("GET", f"{agent}/tasks/{task}:subscribe", headers=who) as other:
         events = data_of(other)
         for event in events:
             if "artifactUpdate" in event:
                 break
-        cancelled = pair.second.http.post(f"{agent}/tasks/{task}:cancel", headers=who)
+        cancelled = servers.second.http.post(f"{agent}/tasks/{task}:cancel", headers=who)
         rest = [*events]
 
     assert call.left.wait(1)
     assert cancelled.status_code == 200, cancelled.text
     assert cancelled.json()["status"]["state"] == "TASK_STATE_CANCELED"
     assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
-    found = pair.first.http.get(f"{agent}/tasks/{task}", headers=who).json()
+    found = servers.first.http.get(f"{agent}/tasks/{task}", headers=who).json()
     assert found["status"]["state"] == "TASK_STATE_CANCELED"
     assert found["artifacts"][0]["parts"][0]["text"] == "One two "
 
 
-def test_a_second_tab_is_told_of_a_turn_of_another_process(pair: Pair) -> None:
-    pair.first.http.post("/v1/sessions", json={"id": "tabs"}, headers=WHO)
-    with pair.second.http.stream("GET", "/v1/events", params={"session_id": "tabs"}, headers=WHO) as tab:
+def test_a_second_tab_is_told_of_a_turn_of_another_process(servers: Servers) -> None:
+    servers.first.http.post("/v1/sessions", json={"id": "tabs"}, headers=WHO)
+    with servers.second.http.stream("GET", "/v1/events", params={"session_id": "tabs"}, headers=WHO) as tab:
         events = events_of(tab)
         assert next(events)[1] == "ready"
-        with asking(pair.first, "tabs") as own:
-            call = pair.model.call()
+        with asking(servers.first, "tabs") as own:
+            call = servers.model.call()
             call.say("One.")
             started = until(own, "One.")[0][2]
             begun = next(data for _, name, data in events if name == "turn")
-            with joining(pair.second, "tabs") as joined:
+            with joining(servers.second, "tabs") as joined:
                 assert text_of(until(joined, "One.")) == "One."
             call.end()
             assert [*own][-1][1] == "done"
@@ -328,44 +285,15 @@ def test_a_second_tab_is_told_of_a_turn_of_another_process(pair: Pair) -> None:
     assert begun == {"session_id": "tabs", "turn": started["turn"], "trace_id": started["trace_id"]}
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_the_stream_of_a_killed_process_ends_with_an_error_and_can_be_read_again(
-    store: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    key = {"Idempotency-Key": "k"}
-    with _store(store, request, tmp_path) as url, two_servers(url, tmp_path) as pair:
-        with asking(pair.first, "s", **key) as own:
-            call = pair.model.call()
-            call.say("One ", "two ")
-            until(own, "two ")
-            with joining(pair.second, "s") as other:
-                until(other, "two ")
-                pair.first.end(signal.SIGKILL)
-                (end,) = list(other)
-        with joining(pair.second, "s") as again:
-            found = list(again)
-        with asking(pair.second, "s", **key) as anew:
-            retry = pair.model.call()
-            retry.say("One two three.")
-            retry.end()
-            assert text_of(list(anew)) == "One two three."
-        log = log_of(pair.second, "s")
-
-    assert (end[1], end[2]["code"]) == ("error", "turn_interrupted")
-    assert text_of(found) == "One two "
-    assert found[-1][2]["code"] == "turn_interrupted"
-    assert log == [("user", "Count", False), ("assistant", "One two three.", False)]
-
-
 def test_what_the_policy_redacts_is_in_no_log_of_a_turn(tmp_path: Path) -> None:
     """The caller of the turn reads it as it is said; a reader elsewhere as it is stored, once it is whole."""
-    store = tmp_path / "shared.db"
-    with two_servers(f"sqlite:///{store}", tmp_path, TENUTO_PRIVACY_MESSAGE="redact") as pair:
-        with asking(pair.first, "s") as own:
-            call = pair.model.call()
+    store = f"sqlite:///{tmp_path / 'shared.db'}"
+    with some_servers(2, store, tmp_path, TENUTO_PRIVACY_MESSAGE="redact") as servers:
+        with asking(servers.first, "s") as own:
+            call = servers.model.call()
             call.say("Write to ", "ann@example", ".com!")
             said = until(own, ".com!")
-            with joining(pair.second, "s") as other:
+            with joining(servers.second, "s") as other:
                 assert next(other)[1] == "start"
                 call.end()
                 rest = [*other]
@@ -377,28 +305,54 @@ def test_what_the_policy_redacts_is_in_no_log_of_a_turn(tmp_path: Path) -> None:
     assert b"ann@example" not in stored
 
 
-def test_a_server_that_is_stopped_tells_those_who_read_its_turns_and_those_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url, key = f"sqlite:///{tmp_path / 'shared.db'}", {"Idempotency-Key": "k"}
-    with two_servers(url, tmp_path, **SHORT) as pair, asking(pair.first, "here", **key) as here:
-        own = pair.model.call()
+def test_a_conversation_goes_round_three_processes(servers: Servers) -> None:
+    """Each request is another process's, as behind a round robin."""
+    count = [f"{number} " for number in range(40)]
+    # With a title, for which the model is not asked then.
+    servers.first.http.post("/v1/sessions", json={"id": "round", "title": "Counting"}, headers=WHO)
+    for turn in range(1, 4):
+        asked, joined, resumed = (servers.processes[(turn + place) % 3] for place in range(3))
+        with asking(asked, "round") as own:
+            call = servers.model.call()
+            call.say(*count[:10])
+            seen = until(own, count[9])
+            with joining(joined, "round") as other, joining(resumed, "round", **{"Last-Event-ID": seen[5][0]}) as rest:
+                until(other, count[0])
+                call.say(*count[10:])
+                call.end()
+                behind, whole = [*rest], [*seen, *own]
+        # At the process of the turn before, which still keeps its own: that is not behind this one.
+        late = resumed.http.get("/v1/sessions/round/stream", headers={**WHO, "Last-Event-ID": f"{turn}.2"})
+        # It came too late for this one, which is said by what the store has.
+        stop = joined.http.post("/v1/sessions/round/stop", headers=WHO).json()
+
+        assert [data["text"] for _, name, data in whole if name == "delta"] == count
+        assert behind == whole[6:]
+        assert late.status_code == 204
+        assert stop == {"stopped": False, "outcome": "answered", "reply": None}
+
+
+def test_a_server_that_is_stopped_tells_those_who_read_its_turns_and_those_of_others(servers: Servers) -> None:
+    """A rolling restart; the server is gone afterwards."""
+    key = {"Idempotency-Key": "leaves"}
+    with asking(servers.third, "here", **key) as here:
+        own = servers.model.call()
         own.say("One ")
         until(here, "One ")
-        with asking(pair.second, "there") as there:
-            other = pair.model.call()
+        with asking(servers.second, "there") as there:
+            other = servers.model.call()
             other.say("Two ")
             until(there, "Two ")
-            with joining(pair.second, "here") as here_elsewhere, joining(pair.first, "there") as there_elsewhere:
+            with joining(servers.second, "here") as here_elsewhere, joining(servers.third, "there") as there_elsewhere:
                 until(here_elsewhere, "One ")
                 until(there_elsewhere, "Two ")
-                assert pair.first.end(signal.SIGTERM) == 0
+                assert servers.third.end(signal.SIGTERM) == 0
                 ends = [[*stream] for stream in (here, here_elsewhere, there_elsewhere)]
-            with joining(pair.second, "there") as again:
+            with joining(servers.second, "there") as again:
                 assert text_of(until(again, "Two ")) == "Two "
                 other.end()
-        with asking(pair.second, "here", **key) as anew:
-            retry = pair.model.call()
+        with asking(servers.second, "here", **key) as anew:
+            retry = servers.model.call()
             retry.say("One two.")
             retry.end()
             assert text_of([*anew]) == "One two."
@@ -412,29 +366,26 @@ def test_a_server_that_is_stopped_tells_those_who_read_its_turns_and_those_of_ot
     assert ends[0][0][2]["session_id"] == "here"
 
 
-def test_a_conversation_goes_round_three_processes(tmp_path: Path) -> None:
-    """Each request is another process's, as behind a round robin."""
-    url, count = f"sqlite:///{tmp_path / 'shared.db'}", [f"{number} " for number in range(40)]
-    with some_servers(("ja", "jb", "jc"), url, tmp_path) as (servers, model):
-        # With a title, for which the model is not asked then.
-        servers[0].http.post("/v1/sessions", json={"id": "round", "title": "Counting"}, headers=WHO)
-        for turn in range(1, 4):
-            asked, joined, resumed = (servers[(turn + place) % 3] for place in range(3))
-            with asking(asked, "round") as own:
-                call = model.call()
-                call.say(*count[:10])
-                seen = until(own, count[9])
-                with (
-                    joining(joined, "round") as other,
-                    joining(resumed, "round", **{"Last-Event-ID": seen[5][0]}) as rest,
-                ):
-                    until(other, count[0])
-                    call.say(*count[10:])
-                    call.end()
-                    behind, whole = [*rest], [*seen, *own]
-            # At the process of the turn before, which still keeps its own: that is not behind this one.
-            late = resumed.http.get("/v1/sessions/round/stream", headers={**WHO, "Last-Event-ID": f"{turn}.2"})
+def test_the_stream_of_a_killed_process_ends_with_an_error_and_can_be_read_again(servers: Servers) -> None:
+    """The process is gone afterwards."""
+    key = {"Idempotency-Key": "killed"}
+    with asking(servers.first, "killed", **key) as own:
+        call = servers.model.call()
+        call.say("One ", "two ")
+        until(own, "two ")
+        with joining(servers.second, "killed") as other:
+            until(other, "two ")
+            servers.first.end(signal.SIGKILL)
+            (end,) = list(other)
+    with joining(servers.second, "killed") as again:
+        found = list(again)
+    with asking(servers.second, "killed", **key) as anew:
+        retry = servers.model.call()
+        retry.say("One two three.")
+        retry.end()
+        assert text_of(list(anew)) == "One two three."
 
-            assert [data["text"] for _, name, data in whole if name == "delta"] == count
-            assert behind == whole[6:]
-            assert late.status_code == 204
+    assert (end[1], end[2]["code"]) == ("error", "turn_interrupted")
+    assert text_of(found) == "One two "
+    assert found[-1][2]["code"] == "turn_interrupted"
+    assert log_of(servers.second, "killed") == [("user", "Count", False), ("assistant", "One two three.", False)]
