@@ -59,6 +59,7 @@ class Spoken:
     session: str
     host: int
     events: list[ChatEvent] = field(default_factory=list)
+    is_ending: bool = False
     is_whole: bool = False
     is_followed: bool = False
 
@@ -72,10 +73,12 @@ class Heard:
     after: int
     events: list[tuple[int, ChatEvent]] = field(default_factory=list)
     end: str = ""
+    is_late: bool = False
+    """Whether the turn was about to end, or had, when nothing was found."""
 
 
 class Site:
-    """A process with an engine."""
+    """A process with an engine, whose clock may be wrong."""
 
     def __init__(self, world: LiveWorld, number: int) -> None:
         self.world = world
@@ -83,13 +86,17 @@ class Site:
         self.process: Process = world.loop.add_process(self.name)
         self.client = SimClient(world.server, self.name)
         codecs = OneCodec(Codec(CheckingSealer()))
-        self.engine = Engine(self.client, clock=world.clock, chance=world.stream(self.name), codecs=codecs)
+        self._skew = timedelta(seconds=world.stream(f"{self.name}'s clock").choice((0, 0, -30, 30)))
+        self.engine = Engine(self.client, clock=self.clock, chance=world.stream(self.name), codecs=codecs)
         assert self.engine.turn_logs is not None
         self.shared = SharedTurns(
-            self.engine.turn_logs, self.engine.sessions, TurnRedaction(NO_REDACTION), clock=world.clock
+            self.engine.turn_logs, self.engine.sessions, TurnRedaction(NO_REDACTION), clock=self.clock
         )
         self.is_dead = False
         self.spawn(self._live())
+
+    def clock(self) -> datetime:
+        return START + timedelta(seconds=self.world.loop.time()) + self._skew
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.world.loop.spawn(self.process, work)
@@ -140,9 +147,6 @@ class LiveWorld:
 
     def stream(self, purpose: str) -> Random:
         return Random(f"{self.seed} {purpose}")
-
-    def clock(self) -> datetime:
-        return START + timedelta(seconds=self.loop.time())
 
     def _fate(self, process: str, kind: str) -> Fate:
         if self.loop.time() < _FAULTS_END and self.luck.random() < self.trouble:
@@ -215,6 +219,7 @@ class LiveWorld:
         for word in range(chance.choice((3, 40, 200))):
             await asyncio.sleep(chance.choice((0.0, 0.02, 0.3)))
             await self._tell(speaker, spoken, TextDelta(text=f"{number}.{word} "))
+        spoken.is_ending = True
         await _until_stored(lambda: site.engine.sessions.finish_turn(turn, FinishTurn(reply=())))
         renewing.cancel()
         if chance.random() < 0.7:
@@ -246,7 +251,7 @@ class LiveWorld:
             self.heard.append(heard)
             turn = await site.shared.find(spoken.scope, session)
             if turn is None:
-                heard.end = "none"
+                heard.end, heard.is_late = "none", spoken.is_ending
                 return
             async with aclosing(_events(turn, heard.after)) as events:
                 async for pair in events:
@@ -297,7 +302,7 @@ def _wrong_end(world: LiveWorld, heard: Heard, read: int) -> Iterator[str]:
     match heard.end:
         case "left":
             return
-        case "none" if heard.spoken.is_whole or world.dead == heard.spoken.host:
+        case "none" if heard.is_late or world.dead == heard.spoken.host or world.trouble:
             return
         case "turn_unreachable" if world.dead == heard.spoken.host or world.trouble:
             return

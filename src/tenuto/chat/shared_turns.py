@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from datetime import timedelta
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -62,6 +63,9 @@ _PATIENCE: Final = 15.0
 _KEPT_FOR: Final = 60.0
 # Seconds that a turn without readers is still followed.
 _UNREAD_FOR: Final = 5.0
+# Seconds in which a turn that lives renews its lease, and by how many the clocks of two machines may differ.
+_RENEWS_WITHIN: Final = 4.5
+_SKEW: Final = timedelta(minutes=1)
 _BESIDE: Final = (TurnStarted, ToolStarted, ToolFinished, StepChanged)
 # Seconds that a process that leaves has to tell the ends of its turns.
 _LEAVES_WITHIN: Final = 2.0
@@ -100,7 +104,7 @@ class FollowedTurn(LiveTurn):
         self.left_at: float | None = None
         """When it was seen that it holds its session no more."""
         self._loop = asyncio.get_running_loop()
-        self.unread_since = self._loop.time()
+        self.unread_since = self.renewed_at = self._loop.time()
         self._turns = turns
         self._readers = 0
 
@@ -377,7 +381,8 @@ class SharedTurns:
                     while not turn.event_count and not turn.ended:
                         await turn.changed()
             except TimeoutError:
-                raise TurnUnreachable from None
+                if not await self._is_gone(turn):
+                    raise TurnUnreachable from None
         # Nothing is there to read of one that ended just now, or whose process is gone.
         return turn if turn.event_count else None
 
@@ -442,9 +447,13 @@ class SharedTurns:
             held = await self._sessions.running_turn(turn.scope, turn.address.session_id)
         except SessionNotFound:
             held = None
-        if held is not None and held.id == turn.running.id:
-            return held.until < self._clock()
         now = asyncio.get_running_loop().time()
+        if held is not None and held.id == turn.running.id:
+            if held.until != turn.running.until:
+                turn.running, turn.renewed_at = held, now
+            late = self._clock() - held.until
+            # Of one that is renewed, this machine's clock is ahead.
+            return late > _SKEW or (late > timedelta(0) and now > turn.renewed_at + _RENEWS_WITHIN)
         if turn.left_at is None:
             turn.left_at = now
         return now > turn.left_at + _ANSWERS_WITHIN
