@@ -25,7 +25,7 @@ def merge_views(views: Sequence[StatusView], workers: int) -> StatusView:
     looks, hits = sum(each.hits + each.misses for each in caches), sum(each.hits for each in caches)
     breaker = max(breakers, key=lambda one: one.state != "closed", default=None)
     # What waits is the machine's: every worker tells the same.
-    journal = max(journals, key=lambda one: one.waiting, default=None)
+    journal = max(journals, key=lambda one: (one.waiting, one.since is not None), default=None)
     names = dict.fromkeys(model.name for view in views for model in view.models)
     cached = ("sessions", "max_sessions", "bytes", "max_bytes", "hits", "misses")
     return StatusView(
@@ -37,7 +37,7 @@ def merge_views(views: Sequence[StatusView], workers: int) -> StatusView:
             memory_bytes=None if None in memory else sum(each or 0 for each in memory),
             workers=workers,
         ),
-        store=min((view.store for view in views), key=lambda store: store.answers),
+        store=max((view.store for view in views), key=lambda store: (not store.answers, store.ping_ms or 0)),
         breaker=None if breaker is None else _add_up(breaker, breakers, "rejected"),
         journal=None if journal is None else _add_up(journal, journals, "replayed", "refused"),
         cache=replace(_add_up(caches[0], caches, *cached), hit_rate=round(hits / looks, 3) if looks else None)

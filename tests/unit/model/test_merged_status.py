@@ -45,6 +45,8 @@ def test_numbers_are_sums_and_states_the_worst() -> None:
         ("other:model", 2, 3, 9000.0),
     ]
     assert not merged.store.answers
+    slow = replace(ONE, store=replace(ONE.store, ping_ms=900.0))
+    assert merge_views([ONE, slow], 2).store.ping_ms == 900.0
     assert merged.tasks.error == "engine_failed"
 
 
