@@ -85,7 +85,7 @@ async def embedding(embedder: LetterEmbedder, **settings: Any) -> AsyncIterator[
     """A server that needs a key, with this embedder."""
     async with http_service(locked=True, embedder="none", **settings) as service:
         cached = CachedEmbedder(embedder, clock=utc_now, time_limit=timedelta(minutes=1))
-        (await service.tenuto.memories()).embedder = cached
+        (await service.tenuto.memories()).vectors.embedder = cached
         yield service
 
 

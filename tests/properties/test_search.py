@@ -48,7 +48,8 @@ texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """So small that indexing takes several steps, and messages are evicted."""
-    monkeypatch.setattr(words, "_AT_ONCE", 2)
+    monkeypatch.setattr(words, "_AT_ONCE", 3)
+    monkeypatch.setattr(words, "_CHARACTERS_AT_ONCE", 40)
     monkeypatch.setattr(changes, "EVICTION_BATCH", 2)
 
 

@@ -34,7 +34,7 @@ LIMITS = {
     "stores": 16200,  # words of sessions, indexed and searched; logs of turns; attachments, entries of their own
     "telemetry": 550,  # spans and metrics by the conventions for generative AI; where they go
     "tasks": 5110,  # names that say what they hold wrap a few lines
-    "upkeep": 3020,  # captures at pauses, claimed, found after a kill; labels; instructions; long messages in parts; damage
+    "upkeep": 3020,  # captures at pauses, claimed, found after a kill or damage; labels; long messages in parts
     "wiring": 1900,  # models opened when a request names them; models that a caller gives, which were read in app.py
     CONSOLE: 15200,  # what a search found; a choice of the model; attachments; people
     STORE_SCRIPTS: 1040,  # words of sessions; attachments are counted and copied

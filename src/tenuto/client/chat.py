@@ -21,15 +21,7 @@ from tenuto.model.values import JsonObject, check_type
 from tenuto.sessions import fresh_id
 from tenuto.sessions.media_parts import with_data
 
-_REQUEST_FIELDS: Final = (
-    "session_id",
-    "assistant",
-    "persona",
-    "language",
-    "edit",
-    "after_seq",
-    "require_attachments",
-)
+_REQUEST_FIELDS: Final = ("session_id", "assistant", "persona", "language", "edit", "after_seq", "require_attachments")
 _SUPPORTED_FIELDS: Final = frozenset(
     {*_REQUEST_FIELDS, "text", "parts", "contents", "regenerate", "profile", "idempotency_key", "fingerprint"}
 )

@@ -167,8 +167,8 @@ class CaptureQueue:
                     if not owner.is_due(but):
                         continue
                     captured = await self._read(key, owner)
-                for error in captured.failed.values():
-                    _log_uncaptured(error)
+                for failure in captured.failed.values():
+                    _log_uncaptured(failure)
                 if not captured.any_read:
                     break
         except Exception as error:

@@ -273,7 +273,7 @@ async def test_a_session_that_cannot_be_read_holds_up_no_other(
             await say_both(app)
         found = [{one.text for one in await memories.list(ANN)}]
         reply = await app.ask(ANN, "Where do I live?", session_id="t")
-        due = memories.last_marks(ANN).keys()
+        due = set(memories.last_marks(ANN))
         monkeypatch.setattr(Sessions, "messages", messages)
         found.append({one.text for one in await memories.list(ANN)})
 

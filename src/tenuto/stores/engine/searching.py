@@ -43,6 +43,8 @@ _FIRST_CJK: Final = "\u3040"
 _MOST_INDEXED: Final = 500
 """How many sessions with new words a search reads; it tells how many are left."""
 _AT_ONCE: Final = 8
+_CHARACTERS_AT_ONCE: Final = 16_000
+"""So many take some milliseconds to look through; then other calls of the process have their turn."""
 _MATCHES: Final = 3
 _PAGE: Final = 100
 _LARGEST_PAGE: Final = 1000
@@ -169,8 +171,12 @@ class WordSearch:
         return await self._look_into_all(scope, sessions, wanted)
 
     async def _look_into_all(self, scope: Scope, sessions: Sequence[Session], wanted: Groups) -> list[SessionHit]:
-        looks = [self._look_into(scope, session, wanted) for session in sessions]
-        return [found for found in await asyncio.gather(*looks) if found is not None]
+        found = list[SessionHit]()
+        # Each may read a thousand messages at a time.
+        for at in range(0, len(sessions), _AT_ONCE):
+            looks = [self._look_into(scope, session, wanted) for session in sessions[at : at + _AT_ONCE]]
+            found += [hit for hit in await asyncio.gather(*looks) if hit is not None]
+        return found
 
     async def _look_into(self, scope: Scope, session: Session, wanted: Groups) -> SessionHit | None:
         """The best messages of a session; `None` if it has not all words: those of evicted messages lag behind."""
@@ -181,8 +187,14 @@ class WordSearch:
             while True:
                 asked = Page(limit=limit, before=before, touch=False)
                 page = await self._messages(scope, session.id, asked)
+                characters = 0
                 for message in reversed(page.messages):
-                    common = _common_terms(spoken_text(message), some)
+                    text = spoken_text(message)
+                    characters += len(text)
+                    if characters > _CHARACTERS_AT_ONCE:
+                        characters = 0
+                        await asyncio.sleep(0)
+                    common = _common_terms(text, some)
                     if common:
                         seen |= common
                         one = count_groups(wanted, common), message.seq, message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import Future, get_running_loop
+from asyncio import Future, create_task, get_running_loop, sleep
 from collections.abc import Sequence
 from datetime import timedelta
 from random import Random
@@ -14,6 +14,7 @@ from tenuto.model import Changes, NewSession, Scope, SearchQuery, Status
 from tenuto.model.scope import site_key
 from tenuto.model.stored import RecordChange, Refused
 from tenuto.privacy.crypto.tenant_ciphers import TenantCiphers
+from tenuto.recall import lexical
 from tenuto.recall.lexical import find_terms
 from tenuto.stores.engine import Engine, PlainCodecs, searching
 from tenuto.stores.engine.codec import PLAIN
@@ -66,6 +67,35 @@ def test_terms_are_found_where_they_stand(text: str, terms: set[str], found: lis
 
 async def say(store: Engine, session_id: str, *texts: str) -> None:
     await store.sessions.append(ANN, session_id, batch(*texts, create=NewSession(title=session_id)))
+
+
+async def test_other_calls_have_their_turn_while_long_messages_are_indexed_and_looked_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    longest = texts = 0
+    terms = lexical.terms
+
+    def count_terms(text: str, *, singles: bool = False) -> list[str]:
+        nonlocal longest, texts
+        texts += len(text)
+        longest = max(longest, texts)
+        return terms(text, singles=singles)
+
+    async def take_turns() -> None:
+        nonlocal texts
+        while True:
+            texts = 0
+            await sleep(0)
+
+    store = Engine(InMemoryRecords(), clock=FakeClock(), chance=Random(1))
+    await say(store, "s", "the rare tea", *["京都的酒店" * 1_000] * 60)
+    monkeypatch.setattr(lexical, "terms", count_terms)
+    others = create_task(take_turns())
+    (found,) = (await store.sessions.search(ANN, SearchQuery(text="rare tea"))).found
+    others.cancel()
+
+    assert found.matches[0].seq == 1
+    assert longest <= 60_000
 
 
 async def found(store: Engine, text: str, scope: Scope = ANN) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,8 @@ else:
     lexical = lazy_module("tenuto.recall.lexical")
 
 _AT_ONCE: Final = 100
-"""So many messages take a millisecond or two; other calls of the process wait that long."""
+_CHARACTERS_AT_ONCE: Final = 50_000
+"""So many messages, or about so many characters, take some milliseconds; other calls of the process wait that long."""
 _SPOKEN: Final = frozenset({Role.USER, Role.ASSISTANT})
 
 
@@ -33,9 +33,14 @@ def index_words(record: Record | None, now: datetime, *, anew: bool = False) -> 
     elif head.is_indexed and not anew:
         return Step(record=record, answer=True, changed=False)
     first = record.first_seq if anew or span is None else span[1] + 1
-    some = numbers(head.stored_spans, first, head.last_seq)[: _AT_ONCE + 1]
-    last = some[_AT_ONCE - 1] if len(some) > _AT_ONCE else head.last_seq
-    found = terms_of(record.between((first, last)))
+    # By the last ones: how long a message is, is known once it is loaded.
+    lengths = [len(message.text) for message in record.tail[-_AT_ONCE:]]
+    at_once = min(_AT_ONCE, max(1, _CHARACTERS_AT_ONCE * len(lengths) // max(1, sum(lengths)))) if lengths else _AT_ONCE
+    some = numbers(head.stored_spans, first, head.last_seq)[: at_once + 1]
+    last = some[at_once - 1] if len(some) > at_once else head.last_seq
+    found = set[str]()
+    for message in record.between((first, last)):
+        found.update(lexical.terms(spoken_text(message), singles=True))
     if anew:
         found.update(lexical.terms(record.profile.title, singles=True))
     start = first if anew or span is None else span[0]
@@ -47,14 +52,6 @@ def forget_words(record: Record | None, now: datetime) -> Step[None]:
     """Find the session by no words any more. The commit removes them: it is made while the search is off."""
     is_done = record is None or record.expired(now) or record.head.indexed == EMPTY
     return Step(record=record, answer=None, changed=not is_done)
-
-
-def terms_of(messages: Iterable[Message]) -> set[str]:
-    """The terms of what was said."""
-    found = set[str]()
-    for message in messages:
-        found.update(lexical.terms(spoken_text(message), singles=True))
-    return found
 
 
 def spoken_text(message: Message) -> str:
