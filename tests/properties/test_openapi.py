@@ -131,6 +131,9 @@ def _part_what_excludes_each_other(case: schemathesis.Case[Any]) -> None:
         case.headers.pop("If-None-Match", None)
     if "If-None-Match" in case.headers:
         case.headers.pop("If-Match", None)
+    if body.get("regenerate"):
+        # An answer that is made again, which is of a message that stands there.
+        del body["regenerate"]
     if "task_id" in case.path_parameters and "agent" not in body:
         case.headers.setdefault("Tenuto-Agent", "x")
     if body.get("producer") is not None:
