@@ -68,7 +68,8 @@ async def test_the_prompt_of_an_agent_arrives_whole(provider: ScriptedProvider, 
     provider.plays(Answer(Text("Done.")))
     url = provider.openai_url if maker == "openai" else provider.anthropic_url
     reached: dict[str, Any] = {"model": MODELS[maker], "model_base_url": url, "model_api_key": provider.key}
-    async with http_service(**reached, summarizer_model="offline") as service:
+    # Without memories: what a search of them waits for on a busy machine is not what is looked at.
+    async with http_service(**reached, summarizer_model="offline", memories=False) as service:
         said: dict[str, Any] = {}
         for path, body in AGENTS.values():
             answered = await service.http.post(path, json=body, headers=ANN)
