@@ -158,7 +158,7 @@ def told_by(text: str) -> list[list[str]]:
 async def test_a_message_that_was_cut_is_marked_in_the_answer(door: str) -> None:
     path, body = DOORS[door]
     model = ScriptedModel(Say("A green garden."), Say("Yes."))
-    async with http_service(**playing(model, prompt=SMALL)) as service:
+    async with http_service(**playing(model, prompt=SMALL), memories=False) as service:
         answered = await service.http.post(path, json=body, headers=ANN)
         short = await service.http.post("/v1/chat", json={"message": "Hi"}, headers=ANN)
 
