@@ -31,7 +31,7 @@ from tenuto.recall.records import MemoryLog
 from tenuto.recall.service import Memories, captured_id
 from tenuto.recall.unread_marks import Marks, ReadThrough, UnreadMark, claim_marks, is_claimed, remove_marks, set_mark
 from tenuto.sessions import Sessions, fresh_id
-from tenuto.upkeep.capture_queue import Captured, CaptureQueue
+from tenuto.upkeep.capture_queue import WITH_MODEL, WITHOUT_MODEL, Captured, CaptureQueue
 from tenuto.upkeep.jobs import Jobs, SmallModel
 from tenuto.upkeep.model_notes import CapturedNote, quoted_notes
 from tenuto.upkeep.note_taking import NoteTaker
@@ -75,7 +75,12 @@ class Capturer:
         # By which other processes of the machine tell whether this one is gone.
         self._reader = with_holder(fresh_id())
         self.queue = CaptureQueue(
-            jobs=jobs, unread=self._unread, capture=self._capture, adopt=self._adopt, is_claimed=self._is_claimed
+            jobs=jobs,
+            unread=self._unread,
+            capture=self._capture,
+            adopt=self._adopt,
+            is_claimed=self._is_claimed,
+            pace=WITHOUT_MODEL if model is None else WITH_MODEL,
         )
 
     @property

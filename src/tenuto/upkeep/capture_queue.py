@@ -18,15 +18,27 @@ from tenuto.recall.unread_marks import Marks, UnreadMark
 from tenuto.upkeep.jobs import Jobs
 from tenuto.upkeep.unread import UnreadStatements
 
-# Seconds without a turn of the owner, and how long one who never pauses waits at most.
-_PAUSE: Final = 10.0
-_LONGEST_WAIT: Final = 60.0
-# Statements that are not waited with: as many as the embedder takes at once.
-_ENOUGH: Final = 8
 # Seconds until what failed, or what another process reads, is tried again; twice as long after each failure.
 _RETRY: Final = 10.0
 _LONGEST_RETRY: Final = 300.0
 _log = logging.getLogger(__name__)
+
+
+class Pace(NamedTuple):
+    """When statements are read: after a `pause` of their owner, when there are `enough`, after the `longest` wait.
+
+    Times are seconds.
+    """
+
+    pause: float
+    longest: float
+    enough: int
+
+
+# As many as the embedder takes at once.
+WITHOUT_MODEL: Final = Pace(pause=10.0, longest=60.0, enough=8)
+# As many as a request brings. Each one costs, and people think between two questions for longer than ten seconds.
+WITH_MODEL: Final = Pace(pause=60.0, longest=300.0, enough=10)
 
 
 class Captured(NamedTuple):
@@ -75,7 +87,9 @@ class CaptureQueue:
         capture: Callable[[Sequence[TurnSnapshot]], Awaitable[Captured]],
         adopt: Callable[[Scope, str, Marks], Awaitable[TurnSnapshot | None]],
         is_claimed: Callable[[UnreadMark], bool],
+        pace: Pace,
     ) -> None:
+        self._pace = pace
         self._jobs = jobs
         self._unread = unread
         self._capture = capture
@@ -95,10 +109,10 @@ class CaptureQueue:
         owner.turns[turn.session.id] = turn
         owner.statements += statements
         owner.last = now
-        if owner.statements >= _ENOUGH:
+        if owner.statements >= self._pace.enough:
             self._start(key)
         elif owner.timer is None:
-            self._wait(key, owner, _PAUSE)
+            self._wait(key, owner, self._pace.pause)
 
     def flush(self) -> None:
         """Capture all that is due, without waiting for pauses."""
@@ -185,7 +199,7 @@ class CaptureQueue:
             return
         owner.timer = None
         now = asyncio.get_running_loop().time()
-        left = min(owner.last + _PAUSE, owner.since + _LONGEST_WAIT) - now
+        left = min(owner.last + self._pace.pause, owner.since + self._pace.longest) - now
         if left > 0 and not owner.failures:
             # There were turns meanwhile.
             self._wait(key, owner, left)

@@ -24,7 +24,8 @@ from tenuto.model.prompt import Kind
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
-from tenuto.upkeep import capture_queue
+from tenuto.upkeep import capture
+from tenuto.upkeep.capture_queue import WITH_MODEL, WITHOUT_MODEL
 from tests.clock import FakeClock
 from tests.letter_memories import LetterEmbedder
 from tests.samples import ANN, BOB
@@ -84,7 +85,7 @@ async def test_what_is_said_in_a_row_is_embedded_and_stored_together(monkeypatch
 
 
 async def test_a_pause_lets_a_capture_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture_queue, "_PAUSE", 0.0)
+    monkeypatch.setattr(capture, "WITHOUT_MODEL", WITHOUT_MODEL._replace(pause=0.0))
     stored = asyncio.Event()
     async with opened() as (app, memories):
         remember = memories.remember
@@ -98,6 +99,23 @@ async def test_a_pause_lets_a_capture_begin(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(memories, "remember", note)
         await app.ask(ANN, BOLOGNA)
         await stored.wait()
+
+
+async def test_a_model_is_asked_about_a_stretch_of_talk_and_not_at_each_pause() -> None:
+    """What it notes may cost; whoever searches does not wait for a pause."""
+    noted = json.dumps({"messages": [{"message": number, "notes": []} for number in range(1, WITH_MODEL.enough + 1)]})
+    small = ScriptedModel([Say(noted)] * 4)
+    async with opened(
+        models={"main": ScriptedModel("Fine."), "small": small}, model="main", summarizer_model="small"
+    ) as (app, memories):
+        await app.sessions.create(ANN, NewSession(title="Harbours"), session_id="s")
+        for text in BOATS[: WITH_MODEL.enough]:
+            assert not small.requests
+            await app.ask(ANN, text, session_id="s")
+        await memories.drain()
+
+    assert len(small.requests) == 1
+    assert all(text in small.requests[0].messages[-1].text for text in BOATS[: WITH_MODEL.enough])
 
 
 async def test_what_is_said_has_the_encoder_loaded_before_it_is_asked_for() -> None:
