@@ -18,6 +18,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tenuto.server.metrics import merged_text
 from tenuto.settings import Settings, read_settings
 from tenuto.tasks.agents import load_agents
 from tests.command_lines import check_command
@@ -216,13 +217,14 @@ def labels_used(part: Any) -> Iterator[tuple[str, set[str]]]:
 
 
 async def test_alerts_and_dashboard_use_metrics_that_the_server_has(valkey: RedisServer, tmp_path: Path) -> None:
-    """On a store server, with a scheduled scan, and an external detector that does not answer and degrades the turn."""
+    """One of several workers on a store server, with a scheduled scan, and a detector that does not answer and degrades
+    the turn."""
     given = {"privacy_detector": "http://127.0.0.1:9", "privacy_scan_every": "7d", "journal": str(tmp_path)}
     settings = read_settings({}, store=valkey.url, **given)
     fields = {name: getattr(settings, name) for name in (*given, "store")}
     async with http_service(**fields) as server:
         reply = await server.http.post("/v1/chat", json={"message": "hello"}, headers=ANN)
-        exposed = (await server.http.get("/metrics")).text
+        exposed = merged_text({1: await server.app.state.meters.encode()}, 1).decode()
     labels: dict[str, set[str]] = {"up": set()}
     for family in text_string_to_metric_families(exposed):
         for sample in family.samples:
