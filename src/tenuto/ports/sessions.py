@@ -226,7 +226,8 @@ class TurnFollowUp(Protocol):
     def hear(self, turn: TurnSnapshot) -> Task[None] | None:
         """Note what the user has said in a turn that has begun, whether or not it will be answered.
 
-        Returns what stores that it is yet to be remembered, if the store does not say so already; it raises nothing.
+        Returns what stores that it is yet to be remembered, if the store does not say so already, and forgets what an
+        edit has removed; it raises nothing.
         """
         ...
 

@@ -140,7 +140,8 @@ class AfterTurn:
         if turn.claims_title:
             self._jobs.start("title", subject, lambda: self._titler.title(bare))
         if self._capturer is not None:
-            self._follow_with_memories(self._capturer, turn, bare, subject)
+            # What an edit has removed was forgotten when the turn began.
+            self._capturer.hear(replace(turn, edited_from=0))
         if self._stale is not None and turn.recalls and self._stale.may_be_due(turn):
             self._start_stale_capture(self._stale, turn.scope)
         # A running job will have covered what this turn saw; what came since is found due after the next turn.
@@ -156,12 +157,6 @@ class AfterTurn:
         """Remove one portion; others may run before the next."""
         await self._sessions.trim()
         self._trim_if_due()
-
-    def _follow_with_memories(self, capturer: Capturer, turn: TurnSnapshot, bare: TurnSnapshot, subject: bytes) -> None:
-        # By its version: a later turn's must not take the place of one that waits.
-        if turn.edited_from:
-            self._jobs.start("memory edit", (subject, turn.session.version), lambda: capturer.forget_edited(bare))
-        capturer.hear(turn)
 
     def _start_stale_capture(self, stale: StaleCapture, scope: Scope) -> None:
         self._jobs.start("stale capture", owner_key(owner_scope(scope)), lambda: stale.capture_due(scope))

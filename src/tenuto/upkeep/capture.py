@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import Task
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -71,7 +71,7 @@ class Capturer:
         self._instructions = InstructionFinder(memories.embedder)
         self._clock = clock
         self._unread = UnreadStatements(self._may_matter)
-        self._marking: set[Task[None]] = set()
+        self._storing: set[Task[None]] = set()
         # By which other processes of the machine tell whether this one is gone.
         self._reader = with_holder(fresh_id())
         self.queue = CaptureQueue(
@@ -91,26 +91,33 @@ class Capturer:
     def hear(self, turn: TurnSnapshot) -> Task[None] | None:
         """Note what the user said in a turn, which is captured later.
 
-        Returns what stores a mark of that, if the session has none: waited for before the turn is answered, it makes
-        sure that nothing is lost with this process.
+        Returns what stores a mark of that, if the session has none, and forgets what an edit has removed: waited for
+        before the turn is answered, it makes sure that neither is lost with this process.
         """
         if not self._covers(turn):
             return None
         statements = self._unread.note(turn)
-        if not self._unread.is_due(turn):
-            return None
         # What waits holds no history.
         turn = msgspec.structs.replace(turn, log_tail=(), question="", answer="")
-        self.queue.add(turn, statements)
-        # A search waits a second for what is read, and the weights of an encoder take longer.
-        self._memories.vectors.warm()
-        number, stored = self._unread.last_mark(turn), self._memories.last_marks(turn.scope).get(turn.session.id)
-        if number and stored is not None and stored.number == number:
+        work: list[Callable[[TurnSnapshot], Awaitable[None]]] = []
+        if self._unread.is_due(turn):
+            self.queue.add(turn, statements)
+            # A search waits a second for what is read, and the weights of an encoder take longer.
+            self._memories.vectors.warm()
+            if not self._is_marked(turn):
+                work.append(self._mark)
+        if turn.edited_from:
+            work.append(self._forget_edited)
+        if not work:
             return None
-        marking = run_in_background(self._mark(turn), "capture mark")
-        self._marking.add(marking)
-        marking.add_done_callback(self._marking.discard)
-        return marking
+        storing = run_in_background(_in_turn(work, turn), "capture mark")
+        self._storing.add(storing)
+        storing.add_done_callback(self._storing.discard)
+        return storing
+
+    def _is_marked(self, turn: TurnSnapshot) -> bool:
+        number, stored = self._unread.last_mark(turn), self._memories.last_marks(turn.scope).get(turn.session.id)
+        return bool(number) and stored is not None and stored.number == number
 
     async def _mark(self, turn: TurnSnapshot) -> None:
         mark = set_mark(turn.session.id, self._clock(), isolated=turn.persona is not None)
@@ -125,8 +132,8 @@ class Capturer:
     async def stop(self) -> None:
         """Capture nothing by itself any more until the next turn; what is left stays due."""
         await self.queue.stop()
-        while self._marking:
-            await asyncio.wait(self._marking)
+        while self._storing:
+            await asyncio.wait(self._storing)
 
     async def _adopt(self, scope: Scope, session_id: str, marks: Marks) -> TurnSnapshot | None:
         """A session that another process has marked; a mark of one that is gone is removed."""
@@ -245,19 +252,20 @@ class Capturer:
                 read = read._replace(through=read.messages[-1].seq, more=True)
         return read
 
-    async def forget_edited(self, turn: TurnSnapshot) -> None:
+    async def _forget_edited(self, turn: TurnSnapshot) -> None:
         """Take back what was captured from messages that an edit has removed; what was said elsewhere, too, stays."""
-        if not self._covers(turn):
-            return
         # What is being read now may be what was edited.
         await self.queue.settle(turn.scope)
-        memories = await self._memories.list(
-            turn.scope, session_id=turn.session.id, superseded=True, limit=_MOST_MEMORIES
-        )
-        for one in memories:
-            from_messages = one.source is not MemorySource.WRITTEN and bool(one.seqs)
-            if from_messages and one.seqs[-1] >= turn.edited_from and one.seqs[0] < turn.edited_until:
-                await self._memories.unmention(turn.scope, one.id)
+        try:
+            memories = await self._memories.list(
+                turn.scope, session_id=turn.session.id, superseded=True, limit=_MOST_MEMORIES
+            )
+            for one in memories:
+                from_messages = one.source is not MemorySource.WRITTEN and bool(one.seqs)
+                if from_messages and one.seqs[-1] >= turn.edited_from and one.seqs[0] < turn.edited_until:
+                    await self._memories.unmention(turn.scope, one.id)
+        except TenutoError as error:
+            _log.warning("what was remembered of an edited message was not forgotten: %s", error.code)
 
     def _covers(self, turn: TurnSnapshot) -> bool:
         policy, scope = self._memories.policy, turn.scope
@@ -347,6 +355,11 @@ class Capturer:
     async def _redact(self, turn: TurnSnapshot, message: str, notes: Sequence[str]) -> list[str]:
         """Notes as the policy and the types of the session and its assistant allow them."""
         return await self._redaction.for_memory(turn.session, turn.policies.privacy_also, message, notes)
+
+
+async def _in_turn(work: Sequence[Callable[[TurnSnapshot], Awaitable[None]]], turn: TurnSnapshot) -> None:
+    for each in work:
+        await each(turn)
 
 
 class _Portion(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.errors import Unavailable
+from tenuto.errors import TenutoError, Unavailable
 from tenuto.llm import Hang, ScriptedModel
-from tenuto.llm.scripted import Say
+from tenuto.llm.scripted import Fail, Say
 from tenuto.model import NewSession, Scope
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.scope import speaker_tag
@@ -207,6 +207,24 @@ async def test_an_edited_message_takes_its_memories_with_it() -> None:
         found = await remembered(app)
 
     assert [one.text for one in found] == ["I live in Milan with my two dogs."]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_was_edited_away_is_forgotten_before_the_answer_and_without_one(fails: bool) -> None:
+    """Else a process that is killed after it has answered leaves it for good."""
+    model = ScriptedModel("Fine.", [Fail()] if fails else "Fine.")
+    async with opened(models={"main": model, "small": ScriptedModel([Fail()])}, model="main") as (app, memories):
+        await app.ask(ANN, BOLOGNA, session_id="s")
+        assert len(await remembered(app)) == 1
+        with pytest.raises(TenutoError) if fails else nullcontext():
+            await app.ask(ANN, "Never mind.", session_id="s", edit=1)
+        capturer = app.upkeep.after_turn._capturer
+        assert capturer is not None
+        if fails:
+            await capturer.stop()
+        # What a killed process does not do any more.
+        app.upkeep.after_turn._capturer, memories.captures = None, None
+        assert await memories.list(ANN) == ()
 
 
 @pytest.mark.parametrize(("died", "kept"), [(True, {BOLOGNA, GARDEN}), (False, {GARDEN})])
