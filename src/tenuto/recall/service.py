@@ -393,14 +393,16 @@ class Memories:
         await self.drop_sessions(scope, marks)
 
     async def unmention(self, scope: Scope, memory_id: str) -> None:
-        """Take back one mention of a memory, and the memory with its last one."""
+        """Take back the last mention of a memory, with its place, and the memory if it was the only one."""
         scope = _owner_of(scope)
         owner = await self._load(scope)
         async with owner.lock:
             memory = owner.memories.get(memory_id)
             if memory is not None and memory.mentions > 1:
                 merge = Merge(self._records, scope, owner)
-                await merge.rewrite(memory_id, lambda one: replace(one, mentions=one.mentions - 1))
+                await merge.rewrite(
+                    memory_id, lambda one: replace(one, mentions=one.mentions - 1, session_id="", seqs=())
+                )
                 await self._cache.announce(scope, owner, merge.changed_ids)
             else:
                 await self._remove(scope, owner, [memory_id])

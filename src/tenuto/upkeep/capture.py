@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import Task
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -207,8 +207,7 @@ class Capturer:
             else:
                 notes += extracted
         if progress:
-            incarnations = {name: one.incarnation for name, one in portions.items()}
-            await self._store(turns[0].scope, incarnations, notes, progress)
+            await self._store(turns[0].scope, portions, notes, progress)
         for name, portion in portions.items():
             self._unread.settle(read[name], portion.through, more=portion.more)
         done = {name for name, one in portions.items() if not one.more}
@@ -247,7 +246,8 @@ class Capturer:
                 if is_said_by_user(one) and (through or one.sent_at >= since) and self._may_matter(one.text)
             ]
             last = page.messages[-1].seq if page.messages else last
-            read = _Portion(statements[:_READ_AT_ONCE], last, page.more_after, page.session.incarnation)
+            session = page.session
+            read = _Portion(statements[:_READ_AT_ONCE], last, page.more_after, session.incarnation, session.version)
             if len(statements) > _READ_AT_ONCE:
                 read = read._replace(through=read.messages[-1].seq, more=True)
         return read
@@ -274,13 +274,15 @@ class Capturer:
     async def _store(
         self,
         scope: Scope,
-        incarnations: Mapping[str, str],
+        portions: Mapping[str, _Portion],
         memories: Sequence[Memory],
         progress: Mapping[str, ReadThrough],
     ) -> None:
-        """Store memories of sessions that are still there: a model may have taken a minute to make them."""
-        gone = await self._find_gone(scope, incarnations) if self._model is not None else set()
-        memories = [one for one in memories if one.session_id not in gone]
+        """Store memories of what is still there: a model may have taken a minute to make them."""
+        gone: set[str] = set()
+        if self._model is not None:
+            gone, removed = await self._find_gone(scope, portions)
+            memories = [one for one in memories if one.session_id not in gone and not _is_of(one, removed)]
         there = {name: one for name, one in progress.items() if name not in gone}
         stored: Sequence[Memory] = ()
         if there:
@@ -291,24 +293,36 @@ class Capturer:
                 facts = [msgspec.structs.replace(one, kind=MemoryKind.FACT) for one in memories]
                 stored = await self._memories.remember(scope, facts, there)
         if stored:
-            gone |= await self._find_gone(scope, incarnations)
+            since, removed = await self._find_gone(scope, portions)
+            gone |= since
+            for one in stored:
+                if _is_of(one, removed):
+                    await self._memories.unmention(scope, one.id)
         if gone:
             # It was deleted, or its user erased, since it was read.
             marks = {name: progress[name].mark for name in gone if name in progress}
             await self._memories.withdraw(scope, [one.id for one in stored if one.session_id in gone], marks)
 
-    async def _find_gone(self, scope: Scope, incarnations: Mapping[str, str]) -> set[str]:
-        """The sessions that are not there any more, or are others of the same id."""
+    async def _find_gone(self, scope: Scope, portions: Mapping[str, _Portion]) -> tuple[set[str], set[tuple[str, int]]]:
+        """The sessions that are not there any more, or are others of the same id; of the others, messages that are
+        not there any more."""
         gone: set[str] = set()
-        for session_id, incarnation in incarnations.items():
+        removed: set[tuple[str, int]] = set()
+        for session_id, portion in portions.items():
+            read = [one.seq for one in portion.messages]
             try:
                 session = await self._sessions.get(scope, session_id)
+                if session.incarnation != portion.incarnation:
+                    gone.add(session_id)
+                elif read and session.version != portion.version:
+                    query = Page(limit=_PAGE, after=read[0] - 1, touch=False)
+                    page = await self._sessions.messages(scope, session_id, query)
+                    seen = {one.seq for one in page.messages}
+                    last = max(seen) if page.more_after else read[-1]
+                    removed |= {(session_id, seq) for seq in read if seq <= last and seq not in seen}
             except SessionNotFound:
                 gone.add(session_id)
-            else:
-                if session.incarnation != incarnation:
-                    gone.add(session_id)
-        return gone
+        return gone, removed
 
     def _may_matter(self, text: str) -> bool:
         return states_something(text) or self._instructions.may_find(text)
@@ -363,9 +377,15 @@ async def _in_turn(work: Sequence[Callable[[TurnSnapshot], Awaitable[None]]], tu
 
 
 class _Portion(NamedTuple):
-    """Statements that are read together, the last message that is read with them, and whether more come."""
+    """Statements that are read together, the last message that is read with them, whether more come, and the session
+    as it was then."""
 
     messages: list[Message]
     through: int
     more: bool
     incarnation: str
+    version: int = 0
+
+
+def _is_of(memory: Memory, messages: Collection[tuple[str, int]]) -> bool:
+    return any((memory.session_id, seq) in messages for seq in memory.seqs)

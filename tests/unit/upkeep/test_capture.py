@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ from tenuto.app import Tenuto
 from tenuto.errors import TenutoError, Unavailable
 from tenuto.llm import Hang, ScriptedModel
 from tenuto.llm.scripted import Fail, Say
-from tenuto.model import NewSession, Scope
+from tenuto.model import NewSession, Scope, Truncation
 from tenuto.model.memory import Memory, MemoryKind, MemorySource
 from tenuto.model.scope import speaker_tag
 from tenuto.recall import merge
@@ -374,6 +374,56 @@ async def test_what_is_stored_in_the_moment_of_an_erasure_leaves_nothing(monkeyp
         left = await app.store.state.list_state_locations(ANN)
 
     assert (found, left) == ([], ())
+
+
+@pytest.mark.parametrize("removed", ["edited", "truncated", "reset"])
+@pytest.mark.parametrize("slow", ["model", "embedder"])
+async def test_what_is_removed_while_it_is_captured_is_not_remembered(
+    removed: str, slow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was said elsewhere or before, too, stays."""
+    monkeypatch.setattr("tenuto.chat.turn._HEARING_SECONDS", 0.01)
+    hang, reached, goes_on = Hang(), asyncio.Event(), asyncio.Event()
+    models = {"main": ScriptedModel("Fine."), "small": ScriptedModel([hang if slow == "model" else Fail(), Fail()])}
+    async with opened(models=models, model="main", summarizer_model="small") as (app, memories):
+        said = Memory(
+            id="t1",
+            kind=MemoryKind.FACT,
+            text=GARDEN,
+            said_at=memories.now(),
+            source=MemorySource.QUOTE,
+            session_id="t",
+            seqs=(1,),
+        )
+        await memories.remember(ANN, [said])
+        await app.ask(ANN, GARDEN, session_id="s")
+        await app.ask(ANN, BOLOGNA, session_id="s")
+        if slow == "embedder":
+            embed = memories.vectors.of_memories
+
+            async def embed_late(scope: Scope, texts: Sequence[str]) -> Any:
+                reached.set()
+                await goes_on.wait()
+                return await embed(scope, texts)
+
+            monkeypatch.setattr(memories.vectors, "of_memories", embed_late)
+        capturing = asyncio.create_task(app.upkeep.drain())
+        await (hang.reached if slow == "model" else reached).wait()
+        match removed:
+            case "edited":
+                await app.ask(ANN, "Never mind.", session_id="s", edit=1)
+            case "truncated":
+                await app.sessions.truncate(ANN, "s", Truncation(after=0))
+            case _:
+                await app.sessions.reset(ANN, "s")
+        hang.release.set()
+        goes_on.set()
+        await capturing
+        found = await remembered(app)
+
+    assert {(one.text, one.mentions) for one in found} == {(GARDEN, 1)}
+    # It names no place that is not there, by which it would be taken back once more.
+    assert "s" not in {one.session_id for one in found}
 
 
 async def test_an_erased_user_leaves_the_memories_of_chats() -> None:
