@@ -28,6 +28,8 @@ class LruCache(Generic[_Key, _Value]):
         self._entries: OrderedDict[_Key, _Value] = OrderedDict()
         self._weights: dict[_Key, int] = {}
         self.weight = 0
+        self.peek: Callable[[_Key], _Value | None] = self._entries.get
+        """The value, without using it."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -49,10 +51,6 @@ class LruCache(Generic[_Key, _Value]):
         if value is not None:
             self._entries.move_to_end(key)
         return value
-
-    def peek(self, key: _Key) -> _Value | None:
-        """The value, without using it."""
-        return self._entries.get(key)
 
     def put(self, key: _Key, value: _Value) -> None:
         """Add or replace an entry, as the one used last; others make room."""

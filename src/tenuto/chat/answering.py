@@ -38,6 +38,7 @@ from tenuto.errors import (
     Unavailable,
 )
 from tenuto.model import Content, FinishTurn, OpenTurn, Role
+from tenuto.model.attachment import MediaInputs
 from tenuto.model.generation import AUTO, NONE, REQUIRED, ModelRequest, StepChanged, ToolCall, ToolSpec, answer_tool
 from tenuto.model.parameters import NO_PARAMETERS, AnswerSchema, ModelParameters
 from tenuto.model.privacy import Sink
@@ -185,7 +186,8 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
     offers = OfferedTools.of(request, context.assistant.tools, work.model)
     policy = prompt_policy(request, context.prompt, offers, context.prompt_inputs.question, work.model)
     with work.steps.step("assemble"):
-        prompt, is_redacted = await _make_prompt(deps, work, offers, policy)
+        media = facts_of(work.model).media if deps.redaction.shows_media_to_model(context.scope) else None
+        prompt, is_redacted = await _make_prompt(deps, work, offers, policy, media)
     work.prompt = prompt
     messages, cacheable = join_unanswered(prompt)
     contents: Mapping[str, Content] = {}
@@ -202,7 +204,7 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
         answer_tool=offers.answer,
         schema=request.schema,
         shows_reasoning=deps.shows_reasoning,
-        takes_media=facts_of(work.model).media.takes if deps.redaction.shows_media_to_model(context.scope) else None,
+        takes_media=None if media is None else media.takes,
         toolbox=work.toolbox,
         counter=work.counter,
         steps=work.steps,
@@ -240,14 +242,14 @@ async def _ask_model(deps: ChatDeps, work: Answering) -> None:
 
 
 async def _make_prompt(
-    deps: ChatDeps, work: Answering, offers: OfferedTools, policy: PromptPolicy
+    deps: ChatDeps, work: Answering, offers: OfferedTools, policy: PromptPolicy, media: MediaInputs | None
 ) -> tuple[Prompt, bool]:
     """The prompt as the model may see it, and whether it was redacted for that."""
     context, inputs = work.context, work.context.prompt_inputs
     if work.toolbox.pieces is not None:
         inputs = replace(inputs, evidence=work.toolbox.pieces)
-    if deps.redaction.shows_media_to_model(context.scope):
-        inputs = replace(inputs, media=facts_of(work.model).media)
+    if media is not None:
+        inputs = replace(inputs, media=media)
     redacted = await deps.redaction.redact_prompt_inputs(context.scope, context.tool_context.session, inputs)
     key = b""
     if context.turn is not None:  # Without a turn no trace is stored.

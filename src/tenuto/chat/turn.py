@@ -351,16 +351,16 @@ async def _begin_unstored(deps: ChatDeps, choice: Choice, history: tuple[Message
 
 async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
     request, scope, policy = choice.request, choice.scope, choice.assistant.policies.sessions
-    messages = _input_messages(deps, choice)
-    if request.replaces and request.session_id is not None:
+    replaces, messages = request.replaces, _input_messages(deps, choice)
+    if replaces and request.session_id is not None:
         messages = await with_stored_contents(deps.sessions, scope, request.session_id, messages)
     if any(message.contents for message in messages):
         messages = await prepare_contents(scope, messages, policy)
     creates_missing = request.session_id is None or policy.on_missing is not OnMissing.ERROR
     # What a new session starts with takes long to make, so it waits until the one that was there is gone after all.
-    is_existing = creates_missing and choice.in_session and not request.replaces and not request.regenerate
+    is_existing = creates_missing and choice.in_session and not replaces and not request.regenerate
     may_be_new = creates_missing and not is_existing
-    if may_be_new or request.regenerate or request.replaces:
+    if may_be_new or request.regenerate or replaces:
         # Before anything is undone for them, or a session is titled by them; otherwise `begin` checks them.
         check_message_sizes(messages, policy)
     if deps.spending.active and request.idempotency_key is None:
@@ -384,7 +384,7 @@ async def _begin_in_store(deps: ChatDeps, choice: Choice) -> Beginning:
         shared=choice.shared,
         joins_running=choice.joins_running,
     )
-    if request.replaces:
+    if replaces:
         editing = replace(turn_request, policy=_without_journal(policy))
         await rewind_for_edit(deps.sessions, scope, request, editing, lambda session: _check_budgets(deps, session))
     try:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tenuto.errors import PrivateData, TooManyPrivateValues
 from tenuto.model import Scope, Session
@@ -18,7 +18,6 @@ from tenuto.privacy.crypto.vault import Vault
 from tenuto.privacy.json_texts import Replace, Slot, collect_slots, in_order
 from tenuto.privacy.rules.span import ON_REQUEST, PiiType
 from tenuto.privacy.tenant_policies import ScopePolicy, TenantPolicies
-from tenuto.privacy.text_ends import head_and_tail
 
 if TYPE_CHECKING:
     from tenuto.privacy.detection.external import ExternalDetector
@@ -28,6 +27,8 @@ _Walked = TypeVar("_Walked")
 WITHHELD = "[WITHHELD]"
 AT_ONCE = 20_000
 """Characters that may be searched in the event loop."""
+SPARE: Final = 10_000
+"""What is searched of a long text behind what will be shown: longer than a private key and than any typed value."""
 # A title is made of the first characters; no value but a private key is longer than `_REACH`.
 _TITLED = 4_000
 _REACH = 300
@@ -242,7 +243,7 @@ class Redactor:
     async def _find_own_matches(self, scope: Scope, slots: Sequence[Slot]) -> list[Sequence[PiiMatch]]:
         """Matches of our own rules. Long texts are searched in a thread, so that they do not block the event loop."""
         # Imported late: programs that keep texts as they are never need the rules' tables.
-        from tenuto.privacy.detection.record_matches import find_in_slots
+        from tenuto.privacy.detection.finder import find_in_slots
 
         finder = self.policies.finder(scope)
         if sum(len(slot.text) for slot in slots) <= self._at_once:
@@ -263,6 +264,39 @@ class Redactor:
             if one.type not in unvaulted and one.type != NOT_SEARCHED
         ]
         return await self.vault.allot(session, wanted) if wanted else {}
+
+
+class HeadAndTail(NamedTuple):
+    """Both ends of a long text, to be searched before its middle is cut out, and how many characters of each will be
+    shown."""
+
+    first: str
+    last: str
+    shown: int
+    between: int
+
+    def replace_matches_in_ends(
+        self, in_first: Sequence[PiiMatch], in_last: Sequence[PiiMatch]
+    ) -> tuple[str, list[PiiMatch]]:
+        """The text with placeholders for the matches, blank between its ends, and the matches in the shown part."""
+        head = [one for one in in_first if one.start < self.shown]
+        begin = len(self.last) - self.shown
+        tail = [one for one in in_last if one.end > begin]
+        # A match across the border is shown as its placeholder.
+        end = max([self.shown, *(one.end for one in head)])
+        begin = min([begin, *(one.start for one in tail)])
+        blank = " " * (self.between + len(self.first) - end + begin)
+        return f"{replace_matches(self.first[:end], head)}{blank}{replace_matches(self.last, tail, begin)}", [
+            *head,
+            *tail,
+        ]
+
+
+def head_and_tail(text: str, shown: int) -> HeadAndTail | None:
+    """Both ends of a text of which `shown` characters will be left on either side; `None` where they meet."""
+    looked_at = shown + SPARE
+    between = len(text) - 2 * looked_at
+    return HeadAndTail(text[:looked_at], text[-looked_at:], shown, between) if between > 0 else None
 
 
 _KEEP_ALL: Final = PrivacyPolicy(

@@ -8,7 +8,6 @@ from typing import Final
 from tenuto.lru_cache import LruCache
 from tenuto.model import AppendBatch, BeginTurn, Draft, NewSession, Producer, Scope, Usage
 from tenuto.model.policy import MOST_LOADED, OnMissing, OnStoreDown, SessionPolicy
-from tenuto.model.scope import session_key
 from tenuto.model.values import Value, check_text
 from tenuto.process_identity import with_holder
 from tenuto.sessions.ids import fresh_id, key_of_request, session_id_for_name
@@ -86,13 +85,13 @@ class PromptReach:
     """Tells how many messages to load with a turn, so that older ones need no second read; a guess, and no more."""
 
     def __init__(self) -> None:
-        self._counts = LruCache[bytes, int](_MOST_SESSIONS)
+        self._counts = LruCache[tuple[str, str, str], int](_MOST_SESSIONS)
 
     def guess(self, scope: Scope, session_id: str | None) -> int:
         """How many messages the next prompt may hold; 0 if unknown."""
-        count = self._counts.peek(session_key(scope, session_id)) if session_id else 0
+        count = self._counts.peek((scope.tenant, scope.site, session_id)) if session_id else 0
         return min(count + _GROWTH, MOST_LOADED) if count else 0
 
     def note(self, scope: Scope, session_id: str, count: int) -> None:
         """Remember how many messages no summary covers."""
-        self._counts.put(session_key(scope, session_id), count)
+        self._counts.put((scope.tenant, scope.site, session_id), count)

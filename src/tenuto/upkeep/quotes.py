@@ -36,7 +36,7 @@ _PLACES: Final = (
 def states_something(text: str) -> bool:
     """Whether a message is more than questions and small talk. A request is: a model tells whether it is for now."""
     return any(
-        _states(sentence) or (terms(sentence) and match_intent(sentence) is None and not is_question(sentence.strip()))
+        _says_something(sentence) and (not is_question(sentence.strip()) or _is_of_the_user(sentence))
         for sentence in split_sentences(text[:READ])
     )
 
@@ -49,10 +49,7 @@ def possible_instructions(text: str) -> list[str]:
     sentences = [
         sentence
         for sentence in split_sentences(text[:READ])
-        if len(sentence) <= _LONGEST_INSTRUCTION
-        and terms(sentence)
-        and match_intent(sentence) is None
-        and not is_question(sentence.strip())
+        if len(sentence) <= _LONGEST_INSTRUCTION and _says_something(sentence) and not is_question(sentence.strip())
     ]
     shortest = sorted(sentences, key=len)[:_MOST]
     return [sentence for sentence in sentences if sentence in shortest]
@@ -148,20 +145,25 @@ _TOO_LONG: Final = "too long"
 
 
 def _states(text: str) -> bool:
-    """Whether a sentence or clause says something, or a clause of a question says something of the user."""
-    if not terms(text) or match_intent(text) is not None:
-        return False
-    return not _asks(text) or _is_of_the_user(text)
+    """Whether a sentence states something, or a clause of a question states something of the user."""
+    return _says_something(text) and (not _asks(text) or _is_of_the_user(text))
 
 
 def _is_of_the_user(sentence: str) -> bool:
+    """Whether a sentence states something of the user; one that asks, whether a clause of it does."""
     if _FIRST_PERSON.search(sentence) is None:
         return False
-    clauses = _CLAUSE_END.split(sentence) if _asks(sentence) else [sentence]
+    if not _asks(sentence):
+        return _says_something(sentence)
     return any(
-        not _asks(clause) and match_intent(clause) is None and _FIRST_PERSON.search(clause) and terms(clause)
-        for clause in clauses
+        _FIRST_PERSON.search(clause) and not _asks(clause) and _says_something(clause)
+        for clause in _CLAUSE_END.split(sentence)
     )
+
+
+def _says_something(text: str) -> bool:
+    """Whether there is more in it than stop words and small talk."""
+    return bool(terms(text)) and match_intent(text) is None
 
 
 def _asks(text: str) -> bool:

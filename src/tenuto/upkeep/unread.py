@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from tenuto.lru_cache import LruCache
 from tenuto.model import Session
 from tenuto.model.generation import TurnSnapshot
 from tenuto.model.message import is_said_by_user
-from tenuto.model.scope import session_key
 
 # Sessions that are known; those of an evicted one are found due by its next turn.
 _SESSIONS: Final = 10_000
 # Of a session that was never read: what is older was said while nothing was remembered, or was copied from elsewhere.
 _LOOK_BACK: Final = timedelta(days=1)
 _BEFORE_CREATION: Final = timedelta(minutes=10)
+
+
+_Key: TypeAlias = tuple[str, str, str]  # tenant, site, session
 
 
 class CaptureBacklog(NamedTuple):
@@ -57,11 +59,11 @@ class UnreadStatements:
 
     def __init__(self, states_something: Callable[[str], bool]) -> None:
         self._states_something = states_something
-        self._readings = LruCache[bytes, _Reading](_SESSIONS)
+        self._readings = LruCache[_Key, _Reading](_SESSIONS)
 
     def note(self, turn: TurnSnapshot) -> int:
         """Note what the user said in a turn, and whether more may be unread; returns how many statements are new."""
-        key = session_key(turn.scope, turn.session.id)
+        key = _key_of(turn)
         reading = self._readings.get(key)
         if reading is None or reading.last > turn.session.last_seq:
             # One that is ahead is of an earlier session of this id.
@@ -103,7 +105,7 @@ class UnreadStatements:
 
     def find_due(self, turn: TurnSnapshot) -> None:
         """Note that a session has something to read which this process has not seen."""
-        self._readings.put(session_key(turn.scope, turn.session.id), _Reading(behind=True))
+        self._readings.put(_key_of(turn), _Reading(behind=True))
 
     def read_through(self, turn: TurnSnapshot) -> int | None:
         """The last message of a session that was read; `None` if the store has to be asked."""
@@ -121,7 +123,7 @@ class UnreadStatements:
 
     def drop(self, turn: TurnSnapshot) -> None:
         """Forget a session that is gone."""
-        self._readings.pop(session_key(turn.scope, turn.session.id))
+        self._readings.pop(_key_of(turn))
 
     @property
     def backlog(self) -> CaptureBacklog:
@@ -130,7 +132,11 @@ class UnreadStatements:
         return CaptureBacklog(len(unread), min(unread, default=None))
 
     def _reading(self, turn: TurnSnapshot) -> _Reading | None:
-        return self._readings.peek(session_key(turn.scope, turn.session.id))
+        return self._readings.peek(_key_of(turn))
+
+
+def _key_of(turn: TurnSnapshot) -> _Key:
+    return turn.scope.tenant, turn.scope.site, turn.session.id
 
 
 def oldest_due(session: Session, marked_since: float = 0) -> datetime:

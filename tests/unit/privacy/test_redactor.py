@@ -15,14 +15,13 @@ from tenuto.model.privacy import REDACTED, Mode, PiiMatch, PrivacyPolicy, Sink
 from tenuto.model.session import NewSession
 from tenuto.model.turn import Trace
 from tenuto.model.values import JsonObject
-from tenuto.privacy.detection import record_matches
+from tenuto.privacy.detection import finder as finders
 from tenuto.privacy.detection.finder import PiiFinder
 from tenuto.privacy.json_texts import Slot
 from tenuto.privacy.record_redaction import redact_trace
-from tenuto.privacy.redactor import Redactor
+from tenuto.privacy.redactor import SPARE, Redactor
 from tenuto.privacy.rules.folding import Work
 from tenuto.privacy.tenant_policies import TenantPolicies
-from tenuto.privacy.text_ends import SPARE
 from tenuto.privacy.turn_redaction import TurnRedaction
 from tests.redactors import redacting_store
 from tests.samples import ANN, SENT_AT, fresh, says
@@ -167,7 +166,7 @@ async def test_of_a_megabyte_only_what_matters_to_its_ends_is_looked_through(mon
         looked_at.append(len(slot.text))
         return finder.find(slot.text)
 
-    monkeypatch.setattr(record_matches, "_find_in_slot", seen)
+    monkeypatch.setattr(finders, "_find_in_slot", seen)
     text = "see 202-555-0143 " * 60_000
 
     clean, _ = await turn_redaction().before_cut(ANN, text, (Sink.TRACE,), SHOWN)

@@ -7,21 +7,12 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal
 
-from tenuto.errors import (
-    ForeignStore,
-    InvalidSetting,
-    StoreFull,
-    StoreReadOnly,
-    StoreReplaced,
-    TenutoError,
-    Unavailable,
-)
+from tenuto.errors import ForeignStore, InvalidSetting, StoreFull, StoreReadOnly, TenutoError, Unavailable
 from tenuto.stores.sqlite._errors import is_not_sqlite, store_error
 from tenuto.stores.sqlite._schema import create_tables, is_current
 from tenuto.stores.sqlite._threads import wait_for_lock
@@ -53,32 +44,6 @@ def check_path(path: str | Path) -> Path:
     if found.is_dir():
         raise InvalidSetting("store", f"{found} is a folder")
     return found
-
-
-def file_check(path: Path) -> Callable[[], None]:
-    """A check that `path` still leads to the file that is open, and its -wal to the log; it costs two microseconds.
-
-    SQLite goes on writing to a file that has no name any more, and all of it is lost with the process. A log is
-    deleted by another process that opens a new file in the place of one that was moved away.
-    """
-    path = path.absolute()  # The working folder may change.
-    # A file in a read-only folder is open without a log.
-    opened = [(each, _identify(each)) for each in (path, _log_of(path)) if each.exists()]
-
-    def check() -> None:
-        try:
-            same = all(_identify(each) == identity for each, identity in opened)
-        except OSError:
-            same = False
-        if not same:
-            raise StoreReplaced
-
-    return check
-
-
-def _identify(file: Path) -> tuple[int, int]:
-    found = file.stat()
-    return found.st_ino, found.st_dev
 
 
 def open_to_read(path: Path, timeout: timedelta, *, is_store: bool = True) -> sqlite3.Connection:
@@ -132,7 +97,7 @@ def _holds_bytes(file: Path) -> bool:
     return file.exists() and file.stat().st_size > 0
 
 
-def _log_of(path: Path) -> Path:
+def log_of(path: Path) -> Path:
     """The write-ahead log beside a file."""
     return path.with_name(f"{path.name}-wal")
 
@@ -166,11 +131,11 @@ def open_file(
 
 def _create_file(path: Path) -> None:
     # The log first: another process that makes both at this moment writes the file before the log.
-    if _holds_bytes(_log_of(path)) and not _holds_bytes(path):
+    if _holds_bytes(log_of(path)) and not _holds_bytes(path):
         raise InvalidSetting(
             "store",
             f"{path} is missing or empty, and the -wal file beside it holds changes to it: put the file back, "
-            f"or remove {_log_of(path)} to begin with a new store",
+            f"or remove {log_of(path)} to begin with a new store",
         )
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _OWNER_ONLY))
@@ -203,7 +168,7 @@ def _check_no_log(path: Path) -> None:
     """Without a log no process has the file open, so it is read as immutable; with one its last changes would be
     missing.
     """
-    if _holds_bytes(_log_of(path)):
+    if _holds_bytes(log_of(path)):
         raise Unavailable(
             "session store",
             "is read-only, and its last changes lie in the -wal file beside it: copy both to a folder you may write",

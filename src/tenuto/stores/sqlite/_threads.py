@@ -16,11 +16,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
-from tenuto.errors import StoreDamaged, StoreFull, TenutoError, Unavailable
+from tenuto.errors import StoreDamaged, StoreFull, StoreReplaced, TenutoError, Unavailable
 from tenuto.stores.sqlite._errors import is_busy, is_full, lock_held, store_error
 
 P = ParamSpec("P")
@@ -100,6 +101,31 @@ def wait_for_lock(step: Callable[[], T], timeout: timedelta) -> T:
             if not is_busy(exc) or monotonic() > deadline:
                 raise
         sleep(random.uniform(0.0002, 0.003))
+
+
+def file_check(*files: Path) -> Callable[[], None]:
+    """A check that each path still leads to the file that is open; it costs two microseconds.
+
+    SQLite goes on writing to a file that has no name any more, and all of it is lost with the process. A log is
+    deleted by another process that opens a new file in the place of one that was moved away.
+    """
+    # The working folder may change. A file in a read-only folder is open without a log.
+    opened = [(file, _identify(file)) for file in map(Path.absolute, files) if file.exists()]
+
+    def check() -> None:
+        try:
+            same = all(_identify(file) == identity for file, identity in opened)
+        except OSError:
+            same = False
+        if not same:
+            raise StoreReplaced
+
+    return check
+
+
+def _identify(file: Path) -> tuple[int, int]:
+    found = file.stat()
+    return found.st_ino, found.st_dev
 
 
 class WriterThread:
@@ -318,8 +344,9 @@ _Waiting: TypeAlias = list[tuple[asyncio.Future[_Answer], _Asked]]
 class Gathered(Generic[_Asked, _Answer]):
     """Hands over together what is asked in one turn of the event loop; each caller has a future of its own."""
 
-    def __init__(self, start: Callable[[JobReceiver, Sequence[_Asked]], None]) -> None:
-        self._start = start
+    def __init__(self, thread: WriterThread | ReaderThreads, step: Callable[..., Sequence[_Answer]]) -> None:
+        self._thread = thread
+        self._step = step
         self._waiting: _Waiting[_Answer, _Asked] = []
 
     def ask(self, asked: _Asked) -> asyncio.Future[_Answer]:
@@ -340,7 +367,7 @@ class Gathered(Generic[_Asked, _Answer]):
     def send(self, waiting: _Waiting[_Answer, _Asked]) -> None:
         """Send these, and share out the answers; `Gathered` and its batches alone call this."""
         try:
-            self._start(_GatheredCalls(self, waiting), [asked for _, asked in waiting])
+            self._thread.start(_GatheredCalls(self, waiting), self._step, [asked for _, asked in waiting])
         except Unavailable as error:
             _fail_all(waiting, error)
 

@@ -26,7 +26,7 @@ from tenuto.model.stored import (
 )
 from tenuto.stores.sqlite._commits import CommitSteps, forget_aside, touch
 from tenuto.stores.sqlite._feed import SqliteRecordFeed
-from tenuto.stores.sqlite._file import Synchronous, can_be_written, check_path, compact, file_check, open_file
+from tenuto.stores.sqlite._file import Synchronous, can_be_written, check_path, compact, log_of, open_file
 from tenuto.stores.sqlite._reads import (
     list_aside,
     list_records,
@@ -37,7 +37,7 @@ from tenuto.stores.sqlite._reads import (
     scan_records,
     sum_totals,
 )
-from tenuto.stores.sqlite._threads import Gathered, ReaderThreads, WriterThread
+from tenuto.stores.sqlite._threads import Gathered, ReaderThreads, WriterThread, file_check
 
 _READERS: Final = 2
 
@@ -50,13 +50,8 @@ class SqliteRecords:
         self.feed = feed
         self._writer = writer
         self._readers = readers
-        steps = CommitSteps()
-        self._commits = Gathered[Sequence[RecordChange], Refused | None](
-            lambda receiver, batch: writer.start(receiver, steps.commit, batch)
-        )
-        self._loads = Gathered[tuple[bytes, int, Known], StoredRecord | None](
-            lambda receiver, loads: readers.start(receiver, load_records, loads)
-        )
+        self._commits = Gathered[Sequence[RecordChange], Refused | None](writer, CommitSteps().commit)
+        self._loads = Gathered[tuple[bytes, int, Known], StoredRecord | None](readers, load_records)
 
     @classmethod
     async def open(
@@ -78,7 +73,7 @@ class SqliteRecords:
         """
         file = check_path(path)
         writing, *reading = await asyncio.to_thread(open_file, file, synchronous, _READERS, lock_timeout, read_only)
-        check = file_check(file)
+        check = file_check(file, log_of(file))
         writer = WriterThread(writing, lock_timeout, check_file=check)
         # Where nothing can be written, nothing changes.
         feed = None if read_only and not can_be_written(file) else SqliteRecordFeed(file)
