@@ -54,7 +54,7 @@ from tenuto.stores.engine.sealing import SealedCodecs
 from tenuto.stores.engine.state import record_key
 from tenuto.stores.postgres import PostgresRecords
 from tenuto.stores.redis import RedisRecords
-from tenuto.upkeep.memory_erasure import erase_chat_memories
+from tenuto.upkeep.memory_sweep import erase_chat_memories
 from tests.backends import POSTGRES, REDIS, SQLITE, Backend, Place, engine_over, records_behind
 from tests.clock import FakeClock
 from tests.contract.full_traces import full_trace_of

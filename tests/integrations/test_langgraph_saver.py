@@ -26,7 +26,7 @@ from langgraph.types import Command
 
 import tenuto
 from tenuto.app import Tenuto
-from tenuto.integrations.langgraph import TenutoSaver, cache, projection
+from tenuto.integrations.langgraph import TenutoSaver, log, projection
 from tenuto.integrations.langgraph.records import Put
 from tenuto.model import SessionQuery
 from tenuto.model.opaque import is_opaque
@@ -400,7 +400,7 @@ async def test_reads_decode_only_what_they_return(app: Tenuto) -> None:
 
 async def test_a_thread_that_grows_makes_others_leave_the_cache(app: Tenuto, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is remembered of older checkpoints counts, also what a snapshot has made unnecessary to read."""
-    monkeypatch.setattr(cache, "_MOST_BYTES", 100_000)
+    monkeypatch.setattr(log, "_MOST_BYTES", 100_000)
     saver = TenutoSaver(app, user="ann")
     for name in "abc":
         assert await saver.aget_tuple(thread(name)) is None

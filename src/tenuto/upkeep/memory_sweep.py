@@ -1,5 +1,6 @@
 """Upkeep of memories: expired ones leave, those without a vector of the present embedder get one, and what was said and
-which stretches became stale is captured that no process has captured since."""
+which stretches became stale is captured that no process has captured since. With an erased person go those of their
+chats."""
 
 from __future__ import annotations
 
@@ -9,9 +10,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from tenuto.errors import DecryptionFailed, MasterKeyMissing
 from tenuto.model import Scope, StateLocation
 from tenuto.model.memory import MEMORIES, MEMORY_CHANGES, STALE_STRETCHES
+from tenuto.model.scope import site_scope, speaker_tag
 from tenuto.ports import Clock, Store
+from tenuto.recall.records import MemoryRecords
 from tenuto.recall.service import Memories
 from tenuto.upkeep.scheduled_scan import claim_round
 
@@ -90,3 +94,27 @@ async def memory_owners(store: Store, site: Scope, namespaces: Container[str] = 
                 yield owner
         if len(page) < _PAGE:
             return
+
+
+async def erase_chat_memories(store: Store, person: Scope, new_id: Callable[[], str]) -> dict[str, int]:
+    """Remove what the person said from the memories of all chats of their site; returns counts of what was removed.
+
+    The person's own memories are their state, which the store erases itself. The embedder is not needed for this: an
+    erasure must not fail for a model that cannot be had.
+    """
+    records = MemoryRecords(store.state, "", new_id)
+    chats = [owner async for owner in memory_owners(store, site_scope(person)) if owner.chat is not None]
+    counts, tag = {"chat_memories": 0}, speaker_tag(person.tenant, person.user or "")
+    for chat in chats:
+        try:
+            own = [one.memory.id async for one in records.load(chat) if tag in one.memory.speaker.split()]
+        except MasterKeyMissing:
+            raise
+        except DecryptionFailed:
+            _log.warning("the memories of a chat were skipped: they do not decrypt")
+            counts["unreadable"] = counts.get("unreadable", 0) + 1
+            continue
+        if own:
+            counts["chat_memories"] += await records.remove(chat, own)
+            await records.restart_log(chat)
+    return counts

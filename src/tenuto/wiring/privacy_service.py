@@ -16,7 +16,7 @@ from tenuto.privacy.compliance.erasure import KEYS_LEFT
 from tenuto.privacy.compliance.service import PrivacyService
 from tenuto.sessions import Sessions, fresh_id
 from tenuto.tasks import Tasks
-from tenuto.upkeep.memory_erasure import erase_chat_memories
+from tenuto.upkeep.memory_sweep import erase_chat_memories
 from tenuto.wiring.stores import Stores
 
 

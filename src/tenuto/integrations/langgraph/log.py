@@ -17,9 +17,9 @@ from tenuto.app import Tenuto
 from tenuto.client.api import TenutoApi
 from tenuto.compare_and_set import write_if_unchanged
 from tenuto.errors import Invalid, SessionNotFound
-from tenuto.integrations.langgraph.cache import CachedProjection, ProjectionCache
 from tenuto.integrations.langgraph.projection import Dump, Load, Projection, State
 from tenuto.integrations.langgraph.records import Put, Record, Snapshot, Writes, from_message, to_draft, to_part
+from tenuto.lru_cache import LruCache
 from tenuto.model import AppendBatch, Message, NewSession, Page, Rewrite, Scope, Session, SessionQuery, Truncation
 from tenuto.ports import utc_now
 from tenuto.sessions import derived_id, fresh_id
@@ -30,6 +30,28 @@ _TITLE_CHARACTERS: Final = 80
 _TAIL: Final = 16
 _CHUNK: Final = 500
 _MOST_IDS: Final = 1024
+_MOST_CACHED: Final = 1024
+_MOST_BYTES: Final = 64 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class CachedProjection:
+    """A namespace of a thread, with the number of messages that its session had then."""
+
+    projection: Projection
+    messages: int
+
+    def precedes(self, session: Session) -> bool:
+        """Whether the session has only grown since."""
+        growth = session.last_seq - self.projection.last_seq
+        return session.incarnation == self.projection.incarnation and session.messages - self.messages == growth
+
+
+class ProjectionCache(LruCache[tuple[str, ...], CachedProjection]):
+    """The newest checkpoints of threads that were used lately. One that has grown is to be put again."""
+
+    def __init__(self) -> None:
+        super().__init__(_MOST_CACHED, most_weight=_MOST_BYTES, weigh=lambda entry: entry.projection.memory_bytes())
 
 
 def in_process(app: TenutoApi) -> Tenuto:

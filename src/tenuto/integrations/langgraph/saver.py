@@ -24,9 +24,8 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from tenuto.client.api import TenutoApi
 from tenuto.errors import Invalid
 from tenuto.integrations.event_loops import Installation, find_bridge
-from tenuto.integrations.langgraph.cache import ProjectionCache
 from tenuto.integrations.langgraph.items import field_of
-from tenuto.integrations.langgraph.log import History, ThreadLogs, in_process, session_id_of
+from tenuto.integrations.langgraph.log import History, ProjectionCache, ThreadLogs, in_process, session_id_of
 from tenuto.integrations.langgraph.projection import State, ordered_writes
 from tenuto.integrations.langgraph.records import Blob, Put, Write, Writes
 from tenuto.integrations.langgraph.retention import copy_records, delta_ancestors, delta_history, retain

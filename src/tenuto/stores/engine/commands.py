@@ -61,11 +61,10 @@ class Begin(Value, frozen=True, kw_only=True, tag="begin"):
         return rules.begin(record, self.scope, self.request, now)
 
 
-class Finish(Value, frozen=True, kw_only=True, tag="finish"):
-    """End a turn."""
+class _OnTurn(Value, frozen=True, kw_only=True):
+    """A command on a turn that has begun."""
 
     turn: OpenTurn
-    request: FinishTurn
 
     @property
     def scope(self) -> Scope:
@@ -78,6 +77,12 @@ class Finish(Value, frozen=True, kw_only=True, tag="finish"):
     @property
     def turn_id(self) -> str:
         return self.turn.id
+
+
+class Finish(_OnTurn, frozen=True, kw_only=True, tag="finish"):
+    """End a turn."""
+
+    request: FinishTurn
 
     @property
     def messages(self) -> tuple[Draft, ...]:
@@ -87,23 +92,10 @@ class Finish(Value, frozen=True, kw_only=True, tag="finish"):
         return rules.finish(record, self.turn, self.request, now)
 
 
-class Renew(Value, frozen=True, kw_only=True, tag="renew"):
+class Renew(_OnTurn, frozen=True, kw_only=True, tag="renew"):
     """Extend the lease of a turn."""
 
-    turn: OpenTurn
     messages: tuple[Draft, ...] = ()
-
-    @property
-    def scope(self) -> Scope:
-        return self.turn.scope
-
-    @property
-    def session_id(self) -> str:
-        return self.turn.session.id
-
-    @property
-    def turn_id(self) -> str:
-        return self.turn.id
 
     def apply(self, record: Record | None, now: datetime) -> Step[OpenTurn]:
         return rules.renew(record, self.turn, now)

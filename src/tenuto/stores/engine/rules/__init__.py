@@ -4,9 +4,8 @@ They do no I/O, read no clock, draw no random numbers, and leave their input alo
 """
 
 from tenuto.stores.engine.rules.access import read_attachments, read_head, read_lease, read_page, read_record
-from tenuto.stores.engine.rules.appends import append
 from tenuto.stores.engine.rules.edits import delete, fork, patch, remove_attachment, reset, rewrite, truncate
-from tenuto.stores.engine.rules.turns import begin, finish, renew
+from tenuto.stores.engine.rules.turns import append, begin, finish, renew
 from tenuto.stores.engine.rules.words import forget_words, index_words
 
 __all__ = [

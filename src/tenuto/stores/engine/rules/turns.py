@@ -1,4 +1,4 @@
-"""A turn: begin, renew, finish."""
+"""A turn: begin, renew, finish; and messages outside of one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from tenuto.errors import SessionBusy, Superseded, TurnLost
-from tenuto.model import AppendResult, BeginTurn, FinishTurn, Message, OpenTurn, Scope, TurnState
-from tenuto.model.turn import TRACES_KEPT, Trace, is_superseded, offsets_of_input
+from tenuto.model import AppendBatch, AppendResult, BeginTurn, FinishTurn, Message, OpenTurn, Scope, TurnState
+from tenuto.model.turn import TRACES_KEPT, Trace, is_superseded, offsets_of_input, turn_offsets
 from tenuto.stores.encoding import digest_id
 from tenuto.stores.engine.record import EMPTY, WIDEST_TAIL, KeyedWrite, Lease, Record, Step, nth, slice_messages
 from tenuto.stores.engine.rules.access import apply_changes, complete_change, require_or_create, require_turn, spend
 from tenuto.stores.engine.rules.keys import all_writes, find_write, hold, remember, revise
-from tenuto.stores.engine.rules.log import append_messages
+from tenuto.stores.engine.rules.log import append_messages, is_repeated
 
 
 def begin(record: Record | None, scope: Scope, request: BeginTurn, now: datetime) -> Step[OpenTurn]:
@@ -211,3 +211,32 @@ def renew(record: Record | None, turn: OpenTurn, now: datetime) -> Step[OpenTurn
     until = now + turn.lease
     record = replace(record, head=replace(record.head, lease=replace(lease, until=until)))
     return Step(record=record, answer=replace(turn, lease_until=until))
+
+
+def append(
+    record: Record | None, scope: Scope, session_id: str, batch: AppendBatch, now: datetime
+) -> Step[AppendResult]:
+    """Append a batch, whether or not a turn is running; a key or a producer's number makes it happen once."""
+    record, created, expired = require_or_create(record, scope, session_id, batch.create, batch.id, now)
+    write = find_write(record, batch.idempotency_key)
+    if write is not None:
+        answer = AppendResult(session=record.session, messages=record.between(write.input_span), duplicate=True)
+        return Step(record=record, answer=answer, changed=False)
+    if is_repeated(record, batch.producer):
+        return Step(record=record, answer=AppendResult(session=record.session, duplicate=True), changed=False)
+    turn = record.head.turns + 1
+    offsets = turn_offsets(batch.messages)
+    record, stored = append_messages(record, batch.messages, turn, batch.producer, offsets=offsets)
+    if batch.idempotency_key is not None:
+        write = KeyedWrite(
+            key=digest_id(batch.idempotency_key.key),
+            fingerprint=digest_id(batch.idempotency_key.fingerprint),
+            turn_id=batch.id,
+            number=record.head.turns,
+            input_span=span_of(stored, record),
+            finished=True,
+        )
+        record = remember(record, write)
+    record = complete_change(spend(record, batch.total_usage.tokens, batch.total_usage.cost_nanos), now)
+    answer = AppendResult(session=record.session, messages=stored, created=created, expired=expired)
+    return Step(record=record, answer=answer, created=created, added=stored)
