@@ -103,13 +103,13 @@ async def test_rows_are_added_in_turn_and_only_in_an_outage(machine: Machine) ->
         await first.append(KEY, SITE, BASE, row(4)),
         await first.append(KEY, SITE, LATER, row(3)),
     ]
-    shelf, newest = await second.shelf(KEY), await second.shelf(KEY, 2)
+    session, newest = await second.read_session(KEY), await second.read_session(KEY, 2)
     await second.reopen()
 
     assert (early, added, refused) == (False, [True, True], [False, False, False])
-    assert shelf is not None
+    assert session is not None
     assert newest is not None
-    assert (shelf.site, shelf.base, shelf.rows, newest.rows) == (SITE, BASE, (row(1), row(2)), (row(2),))
+    assert (session.site, session.base, session.rows, newest.rows) == (SITE, BASE, (row(1), row(2)), (row(2),))
     assert not await first.append(KEY, SITE, BASE, row(3))
     assert (first.is_down, first.may_have_rows, await first.fenced_keys()) == (False, True, (KEY,))
 
@@ -123,12 +123,12 @@ async def test_rows_that_are_stored_are_removed_and_the_others_go_on(machine: Ma
     fenced = await second.fenced_keys()
     await second.remove(OTHER, 2, LATER)
     await second.remove(KEY, 1, LATER)
-    shelf = await first.shelf(KEY)
+    session = await first.read_session(KEY)
 
     assert fenced == (OTHER, KEY)
-    assert shelf is not None
-    assert (shelf.base, shelf.rows) == (LATER, (row(2),))
-    assert (await first.shelf(OTHER), await first.fenced_keys()) == (None, (KEY,))
+    assert session is not None
+    assert (session.base, session.rows) == (LATER, (row(2),))
+    assert (await first.read_session(OTHER), await first.fenced_keys()) == (None, (KEY,))
 
 
 async def test_a_record_is_left_for_the_others_as_long_as_it_is_current(machine: Machine) -> None:
@@ -140,9 +140,9 @@ async def test_a_record_is_left_for_the_others_as_long_as_it_is_current(machine:
     pending = second.are_offers_complete
     await first.offer([offer(KEY), offer(OTHER)])
     first.mark_offered()
-    left, stale = await second.shelf(KEY), await second.shelf(OTHER)
+    left, stale = await second.read_session(KEY), await second.read_session(OTHER)
     second.note(KEY, 8, "first")
-    outdated = await first.shelf(KEY)
+    outdated = await first.read_session(KEY)
     await second.append(OTHER, SITE, LATER, row(1))
     await first.offer([offer(OTHER, LATER)])
     await first.reopen()
@@ -150,7 +150,7 @@ async def test_a_record_is_left_for_the_others_as_long_as_it_is_current(machine:
     assert left is not None
     assert (pending, second.are_offers_complete) == (False, True)
     assert (left.base, left.rows, stale, outdated) == (BASE, (), None, None)
-    kept = await first.shelf(OTHER)
+    kept = await first.read_session(OTHER)
     assert kept is not None
     assert (kept.base, kept.rows) == (LATER, (row(1),))
 
@@ -221,18 +221,18 @@ async def test_what_can_never_be_stored_is_set_aside_and_counted(machine: Machin
         await folder.append(KEY, SITE, BASE, row(number, at=number, turn=turn))
 
     await folder.set_aside(KEY, row(1, at=1, turn="one"), "torn", 100)
-    shelf = await folder.shelf(KEY)
+    session = await folder.read_session(KEY)
     await folder.reopen()
     counts = folder.counts
     for number in (2, 3):
         await folder.set_aside(KEY, row(number, at=number, turn="two"), "torn", 200)
-    empty = await folder.shelf(KEY), await folder.fenced_keys()
+    empty = await folder.read_session(KEY), await folder.fenced_keys()
     users = await folder.users_aside()
     await folder.purge(150)
     await folder.reopen()
 
-    assert shelf is not None
-    assert (shelf.base, [one.number for one in shelf.rows], empty) == (BASE, [2, 3], (None, ()))
+    assert session is not None
+    assert (session.base, [one.number for one in session.rows], empty) == (BASE, [2, 3], (None, ()))
     assert (counts, users) == (JournalCounts(waiting=1, oldest=2, quarantined=1), ((SITE, "ann"),))
     assert folder.counts == JournalCounts(quarantined=1)
 
@@ -248,9 +248,9 @@ async def test_a_row_with_the_number_of_one_that_was_set_aside_stays(machine: Ma
     await first.append(KEY, SITE, BASE, later)
     await second.set_aside(KEY, torn, "torn", 101)
 
-    shelf = await second.shelf(KEY)
-    assert shelf is not None
-    assert [one.turn for one in shelf.rows] == ["two"]
+    session = await second.read_session(KEY)
+    assert session is not None
+    assert [one.turn for one in session.rows] == ["two"]
 
 
 async def test_an_erasure_removes_what_is_left_of_a_user(machine: Machine) -> None:
@@ -267,14 +267,14 @@ async def test_an_erasure_removes_what_is_left_of_a_user(machine: Machine) -> No
     early = await folder.erase(SITE, "ann", 5)
     await folder.set_aside(KEY, row(3, at=9), "torn", 100)
     rest = await folder.erase(SITE, "ann", ALWAYS)
-    shelf = await folder.shelf(KEY)
+    session = await folder.read_session(KEY)
 
     assert (keys, early, rest) == ((KEY,), 1, 1)
-    assert shelf is not None
-    assert [one.number for one in shelf.rows] == [2]
-    assert await folder.shelf(b"s" * 16) is None
-    assert await folder.shelf(b"e" * 16) is not None
-    assert await folder.shelf(OTHER) is not None
+    assert session is not None
+    assert [one.number for one in session.rows] == [2]
+    assert await folder.read_session(b"s" * 16) is None
+    assert await folder.read_session(b"e" * 16) is not None
+    assert await folder.read_session(OTHER) is not None
 
 
 async def test_with_the_last_process_goes_all_but_rows(machine: Machine) -> None:
@@ -284,16 +284,16 @@ async def test_with_the_last_process_goes_all_but_rows(machine: Machine) -> None
     await first.append(KEY, SITE, BASE, row(1))
     await first.offer([offer(OTHER)])
     await machine.kill(first)
-    down = second.is_down, await second.shelf(OTHER) is not None
+    down = second.is_down, await second.read_session(OTHER) is not None
     await machine.kill(second)
 
     third = await machine.join()
-    shelf = await third.shelf(KEY)
+    session = await third.read_session(KEY)
 
     assert down == (True, True)
     assert (third.is_down, third.may_have_rows, third.is_noted(KEY), third.is_shared) == (False, True, False, False)
-    assert shelf is not None
-    assert (shelf.rows, await third.shelf(OTHER)) == ((row(1),), None)
+    assert session is not None
+    assert (session.rows, await third.read_session(OTHER)) == ((row(1),), None)
 
 
 async def test_processes_hear_of_each_other(machine: Machine) -> None:

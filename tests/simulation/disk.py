@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tenuto.errors import Unavailable
 from tenuto.model import Scope
-from tenuto.stores.engine.journal_folder import JournalCounts, Offer, StoredBase, StoredRow, StoredShelf
+from tenuto.stores.engine.journal_folder import JournalCounts, JournaledSession, Offer, StoredBase, StoredRow
 
 Callback = Callable[[], Awaitable[None]]
 
@@ -33,7 +33,7 @@ class SimFolder:
 
     is_down: bool = False
     is_full: bool = False
-    shelves: dict[bytes, StoredShelf] = field(default_factory=dict)
+    sessions: dict[bytes, JournaledSession] = field(default_factory=dict)
     order: list[bytes] = field(default_factory=list)
     aside: list[_Aside] = field(default_factory=list)
     revisions: dict[bytes, tuple[int, str]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class SimFolder:
 
     @property
     def rows(self) -> int:
-        return sum(len(shelf.rows) for shelf in self.shelves.values())
+        return sum(len(session.rows) for session in self.sessions.values())
 
     def leave(self, name: str) -> None:
         """A process died: its locks and its vote go with it, and with the last one what only memory says."""
@@ -57,12 +57,12 @@ class SimFolder:
             self.drop_offers()
 
     def drop_offers(self) -> None:
-        self.shelves = {key: shelf for key, shelf in self.shelves.items() if shelf.rows}
+        self.sessions = {key: session for key, session in self.sessions.items() if session.rows}
 
     def forget_order(self, key: bytes) -> None:
-        if key in self.order and not (key in self.shelves and self.shelves[key].rows):
+        if key in self.order and not (key in self.sessions and self.sessions[key].rows):
             self.order.remove(key)
-            self.shelves.pop(key, None)
+            self.sessions.pop(key, None)
 
 
 class FolderView:
@@ -103,7 +103,7 @@ class FolderView:
 
     @property
     def counts(self) -> JournalCounts:
-        rows = [row for shelf in self._folder.shelves.values() for row in shelf.rows]
+        rows = [row for session in self._folder.sessions.values() for row in session.rows]
         return JournalCounts(
             waiting=len({row.turn for row in rows}),
             oldest=min([row.at for row in rows], default=None),
@@ -133,13 +133,13 @@ class FolderView:
 
     # Rows and records
 
-    async def shelf(self, key: bytes, first: int = 0) -> StoredShelf | None:
+    async def read_session(self, key: bytes, first: int = 0) -> JournaledSession | None:
         await asyncio.sleep(0)
-        shelf = self._folder.shelves.get(key)
-        if shelf is not None and first:
-            shelf = replace(shelf, rows=tuple(row for row in shelf.rows if row.number >= first))
-        if shelf is None or shelf.rows or self.is_current(key, shelf.base.revision, shelf.base.incarnation):
-            return shelf
+        session = self._folder.sessions.get(key)
+        if session is not None and first:
+            session = replace(session, rows=tuple(row for row in session.rows if row.number >= first))
+        if session is None or session.rows or self.is_current(key, session.base.revision, session.base.incarnation):
+            return session
         return None
 
     async def fenced_keys(self) -> tuple[bytes, ...]:
@@ -150,18 +150,18 @@ class FolderView:
         await self._write()
         for offer in offers:
             if self._folder.is_down and self.is_current(offer.key, offer.base.revision, offer.base.incarnation):
-                shelf = self._folder.shelves.get(offer.key) or StoredShelf(site=offer.site, base=offer.base)
-                self._folder.shelves[offer.key] = replace(shelf, base=offer.base)
+                session = self._folder.sessions.get(offer.key) or JournaledSession(site=offer.site, base=offer.base)
+                self._folder.sessions[offer.key] = replace(session, base=offer.base)
 
     async def append(self, key: bytes, site: Scope, base: StoredBase, row: StoredRow) -> bool:
         await self._write()
         folder = self._folder
-        shelf = folder.shelves.get(key) or StoredShelf(site=site, base=base)
-        newest = shelf.rows[-1].number if shelf.rows else 0
-        stands = (shelf.base.revision, shelf.base.incarnation) == (base.revision, base.incarnation)
+        session = folder.sessions.get(key) or JournaledSession(site=site, base=base)
+        newest = session.rows[-1].number if session.rows else 0
+        stands = (session.base.revision, session.base.incarnation) == (base.revision, base.incarnation)
         if not folder.is_down or row.number != newest + 1 or not stands:
             return False
-        folder.shelves[key] = replace(shelf, rows=(*shelf.rows, row))
+        folder.sessions[key] = replace(session, rows=(*session.rows, row))
         if key not in folder.order:
             folder.order.append(key)
         self._event("row")
@@ -170,23 +170,23 @@ class FolderView:
 
     async def remove(self, key: bytes, through: int, base: StoredBase) -> None:
         await self._write()
-        shelf = self._folder.shelves.get(key)
-        if shelf is None:
+        session = self._folder.sessions.get(key)
+        if session is None:
             return
-        left = tuple(row for row in shelf.rows if row.number > through)
+        left = tuple(row for row in session.rows if row.number > through)
         self._event("replayed")
-        self._folder.shelves[key] = replace(shelf, base=base, rows=left)
+        self._folder.sessions[key] = replace(session, base=base, rows=left)
         self._folder.forget_order(key)
 
     async def set_aside(self, key: bytes, row: StoredRow, reason: str, now: int) -> None:
         await self._write()
-        shelf = self._folder.shelves.get(key)
+        session = self._folder.sessions.get(key)
         place = (row.number, row.turn, row.at)
-        gone = [one for one in shelf.rows if (one.number, one.turn, one.at) == place] if shelf is not None else []
-        if shelf is None or not gone:
+        gone = [one for one in session.rows if (one.number, one.turn, one.at) == place] if session is not None else []
+        if session is None or not gone:
             return
-        self._folder.aside.append(_Aside(shelf.site, gone[0], reason, now))
-        self._folder.shelves[key] = replace(shelf, rows=tuple(row for row in shelf.rows if row is not gone[0]))
+        self._folder.aside.append(_Aside(session.site, gone[0], reason, now))
+        self._folder.sessions[key] = replace(session, rows=tuple(row for row in session.rows if row is not gone[0]))
         self._folder.forget_order(key)
 
     async def users_aside(self) -> tuple[tuple[Scope, str], ...]:
@@ -201,20 +201,20 @@ class FolderView:
         await asyncio.sleep(0)
         return tuple(
             key
-            for key, shelf in self._folder.shelves.items()
-            if shelf.site == site and any(user in row.users for row in shelf.rows)
+            for key, session in self._folder.sessions.items()
+            if session.site == site and any(user in row.users for row in session.rows)
         )
 
     async def erase(self, site: Scope, user: str, until: int) -> int:
         await self._write()
         folder, count = self._folder, 0
-        for key, shelf in list(folder.shelves.items()):
-            if shelf.site == site:
-                left = tuple(row for row in shelf.rows if user not in row.users or row.at > until)
-                count += len(shelf.rows) - len(left)
-                folder.shelves[key] = replace(shelf, rows=left)
+        for key, session in list(folder.sessions.items()):
+            if session.site == site:
+                left = tuple(row for row in session.rows if user not in row.users or row.at > until)
+                count += len(session.rows) - len(left)
+                folder.sessions[key] = replace(session, rows=left)
                 if not left:
-                    del folder.shelves[key]
+                    del folder.sessions[key]
                 folder.forget_order(key)
         kept = [one for one in folder.aside if one.site != site or user not in one.row.users or one.row.at > until]
         count += len(folder.aside) - len(kept)

@@ -115,8 +115,8 @@ class Faults:
         if not fenced:
             return
         key = self._luck.choice(fenced)
-        shelf = world.folder.shelves[key]
-        *before, row = shelf.rows
+        session = world.folder.sessions[key]
+        *before, row = session.rows
         if row.body.startswith(b"\0"):
             return
         torn = decode_row(key, row, world.codec)
@@ -125,4 +125,4 @@ class Faults:
         if torn.creates:
             world.orphaned.add(torn.command.session_id)
         world.torn += 1
-        world.folder.shelves[key] = replace(shelf, rows=(*before, replace(row, body=b"\0" + row.body)))
+        world.folder.sessions[key] = replace(session, rows=(*before, replace(row, body=b"\0" + row.body)))

@@ -18,7 +18,7 @@ from tenuto.stores.engine.journal_folder import StoredRow
 from tenuto.stores.engine.lane import Lane
 from tenuto.stores.engine.record import Lease
 from tenuto.stores.engine.record_table import RecordTable
-from tenuto.stores.engine.rules import access, appends, edits, log, turns
+from tenuto.stores.engine.rules import access, edits, log, turns
 from tests.simulation import hosts
 from tests.simulation.disk import FolderView, SimFolder
 
@@ -26,8 +26,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def keys_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    for module in (turns, appends):
-        patch.setattr(module, "find_write", lambda record, once: None)
+    patch.setattr(turns, "find_write", lambda record, once: None)
 
 
 def a_lost_answer_means_not_stored(patch: pytest.MonkeyPatch) -> None:
@@ -138,7 +137,7 @@ def fences_are_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def rows_of_others_stay(patch: pytest.MonkeyPatch) -> None:
     """Stranded: a process stores its own rows alone, and those of a killed one wait for ever."""
-    append, shelf, fenced_keys = FolderView.append, FolderView.shelf, FolderView.fenced_keys
+    append, read_session, fenced_keys = FolderView.append, FolderView.read_session, FolderView.fenced_keys
     writers: dict[tuple[int, bytes], str] = {}
 
     def is_own(view: FolderView, key: bytes) -> bool:
@@ -149,14 +148,14 @@ def rows_of_others_stay(patch: pytest.MonkeyPatch) -> None:
             writers[id(view._folder), key] = view.name
         return await append(view, key, *args)
 
-    async def own_shelf(view: FolderView, key: bytes, first: int = 0) -> Any:
-        return await shelf(view, key, first) if is_own(view, key) else None
+    async def own_session(view: FolderView, key: bytes, first: int = 0) -> Any:
+        return await read_session(view, key, first) if is_own(view, key) else None
 
     async def own_keys(view: FolderView) -> tuple[bytes, ...]:
         return tuple(key for key in await fenced_keys(view) if is_own(view, key))
 
     patch.setattr(FolderView, "append", noted_append)
-    patch.setattr(FolderView, "shelf", own_shelf)
+    patch.setattr(FolderView, "read_session", own_session)
     patch.setattr(FolderView, "fenced_keys", own_keys)
 
 

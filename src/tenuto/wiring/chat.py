@@ -88,19 +88,19 @@ async def open_chat(
         calls = ModelCallLog(clock)
         telemetry = await stack.enter_async_context(open_telemetry()) if settings.telemetry else None
         opening = _ModelOpening(stack, settings, models, home, calls, telemetry)
-        shelf, known = await _open_models(opening, settings, known)
+        opened, known = await _open_models(opening, settings, known)
         timeout = settings.model_timeout or ChatLimits().model_timeout
         limits = ChatLimits(
             model_timeout=timeout, tool_timeout=settings.tool_timeout, prompt_tokens=settings.max_prompt_tokens
         )
         checked = [
-            _check_assistant(each, shelf[each.model or settings.model], limits, is_default=each.name == known.default)
+            _check_assistant(each, opened[each.model or settings.model], limits, is_default=each.name == known.default)
             for each in known
         ]
         known = AssistantRegistry(checked, known.default)
         _check_default(known)
         # The offline model makes titles and summaries no better than extraction does.
-        summarizer_model = _make_small(shelf[small], timeout, spending) if small != OFFLINE else None
+        summarizer_model = _make_small(opened[small], timeout, spending) if small != OFFLINE else None
         sweep = None
         if settings.memories:
             sweep = MemorySweep(
@@ -113,7 +113,7 @@ async def open_chat(
         # Before the models close: work for finished turns may still call them.
         stack.push_async_callback(upkeep.drain, LAST_WORK)
         screened: dict[str | None, ChatModel] = {
-            name: RedactingModel(model=model, redactor=redactor) for name, model in shelf.items()
+            name: RedactingModel(model=model, redactor=redactor) for name, model in opened.items()
         }
         screened[None] = screened[""] = screened[settings.model]
 
@@ -196,20 +196,20 @@ async def _open_models(
     that assistant alone, if a package is missing or a file names it.
     """
     of_settings = {settings.model, settings.summarizer_model or settings.model}
-    shelf: dict[str, ChatModel] = {}
+    opened: dict[str, ChatModel] = {}
     failures: dict[str, InvalidSetting] = {}
     for name in dict.fromkeys([*(each.model for each in assistants if each.model is not None), *of_settings]):
         try:
-            shelf[name] = await opening.open(name)
+            opened[name] = await opening.open(name)
         except InvalidSetting as error:
             if name in of_settings or error.setting != "model":
                 raise _blame(error, name, settings) from None
-            shelf[name] = MissingModel(name, error.install if isinstance(error, PackageMissing) else "")
+            opened[name] = MissingModel(name, error.install if isinstance(error, PackageMissing) else "")
             failures[name] = error
     if not failures:
-        return shelf, assistants
+        return opened, assistants
     known = [_without_model(each, failures[each.model]) if each.model in failures else each for each in assistants]
-    return shelf, AssistantRegistry(known, assistants.default)
+    return opened, AssistantRegistry(known, assistants.default)
 
 
 def _without_model(assistant: Assistant, error: InvalidSetting) -> Assistant:

@@ -36,12 +36,12 @@ from tenuto.stores.engine.codec import Codec, UnknownFormat
 from tenuto.stores.engine.commands import Append, Begin, Command, JournaledCommand, Renew
 from tenuto.stores.engine.journal_folder import (
     ALWAYS,
+    JournaledSession,
     JournalFolder,
     JournalState,
     Offer,
     StoredBase,
     StoredRow,
-    StoredShelf,
 )
 from tenuto.stores.engine.journal_replay import CodecOf, Queue, ReadsState, Replay
 from tenuto.stores.engine.journal_rows import (
@@ -92,12 +92,12 @@ class _Fold(NamedTuple):
     last: StoredRow | None = None
     origin: bytes | None = None
 
-    def continues_in(self, shelf: StoredShelf) -> bool:
+    def continues_in(self, session: JournaledSession) -> bool:
         """Whether what a folder holds now is this, and rows behind it."""
-        if self.base != (shelf.base.revision, shelf.base.incarnation):
+        if self.base != (session.base.revision, session.base.incarnation):
             return False
         # A row that was set aside leaves its number to another one.
-        return self.last is None or self.last in shelf.rows
+        return self.last is None or self.last in session.rows
 
 
 class Journal:
@@ -189,8 +189,8 @@ class Journal:
 
     async def content(self, key: bytes, attachment_id: str, codec: Codec) -> Content | None:
         """In an outage, content that came with a row which waits; the store has the others."""
-        shelf = await self._folder.shelf(key) if self._folder.is_down else None
-        for stored in () if shelf is None else shelf.rows:
+        session = await self._folder.read_session(key) if self._folder.is_down else None
+        for stored in () if session is None else session.rows:
             with suppress(Undecodable):
                 for content in contents_of(decode_row(key, stored, codec).command.messages):
                     if content.id == attachment_id:
@@ -272,9 +272,9 @@ class Journal:
     async def _hold(self, key: bytes, codec: Codec, *, creating: bool = False) -> _Held:
         """What the folder holds of a session, or else this process; neither may know whether there is more."""
         while True:
-            shelf, fold = await self._shelf(key)
-            if shelf is not None:
-                return await self._fold(key, shelf, fold, codec)
+            session, fold = await self._read_journaled(key)
+            if session is not None:
+                return await self._fold(key, session, fold, codec)
             record = self._cache.last_confirmed(key)
             if record is not None and self._folder.is_current(key, record.revision, record.profile.incarnation):
                 base = encode_base(key, record, codec)
@@ -285,27 +285,27 @@ class Journal:
                 raise StoreUnavailable
             await asyncio.sleep(_PAUSE)
 
-    async def _shelf(self, key: bytes) -> tuple[StoredShelf | None, _Fold | None]:
+    async def _read_journaled(self, key: bytes) -> tuple[JournaledSession | None, _Fold | None]:
         """What the folder holds of a session, and what of it is folded: then of these rows only the last one."""
         fold = self._folds.get(key)
         if fold is not None and fold.last is not None:
-            shelf = await self._folder.shelf(key, fold.last.number)
-            if shelf is not None and fold.continues_in(shelf):
-                return shelf, fold
-        shelf, fold = await self._folder.shelf(key), self._folds.get(key)
-        return shelf, fold if fold is not None and shelf is not None and fold.continues_in(shelf) else None
+            session = await self._folder.read_session(key, fold.last.number)
+            if session is not None and fold.continues_in(session):
+                return session, fold
+        session, fold = await self._folder.read_session(key), self._folds.get(key)
+        return session, fold if fold is not None and session is not None and fold.continues_in(session) else None
 
-    async def _fold(self, key: bytes, shelf: StoredShelf, fold: _Fold | None, codec: Codec) -> _Held:
+    async def _fold(self, key: bytes, session: JournaledSession, fold: _Fold | None, codec: Codec) -> _Held:
         """The session with its rows. It forgets none of their messages, which are nowhere else."""
         if fold is None:
             try:
-                record = decode_base(key, shelf.base, codec)
+                record = decode_base(key, session.base, codec)
             except Undecodable as error:
                 raise Unavailable("journal", "holds a session that cannot be read") from error
             base_seq = 0 if record is None else record.head.last_seq
-            fold = _Fold((shelf.base.revision, shelf.base.incarnation), base_seq, record)
+            fold = _Fold((session.base.revision, session.base.incarnation), base_seq, record)
         record, last, origin = fold.record, fold.last, fold.origin
-        for stored in shelf.rows:
+        for stored in session.rows:
             if last is None or stored.number > last.number:
                 try:
                     row = decode_row(key, stored, codec)
@@ -321,7 +321,7 @@ class Journal:
             if record is not None and record.reach != _ANY_NUMBER:
                 record = replace(record, reach=_ANY_NUMBER)
         self._folds.put(key, _Fold(fold.base, fold.base_seq, record, last, origin))
-        return _Held(record, shelf.base, fold.base_seq, 1 if last is None else last.number + 1, origin)
+        return _Held(record, session.base, fold.base_seq, 1 if last is None else last.number + 1, origin)
 
     def _narrow(self, command: JournaledCommand, held: int) -> JournaledCommand:
         """A turn whose window is what is held of the session; nothing else goes on without older messages."""

@@ -37,7 +37,7 @@ class StoredRow(Value, frozen=True, kw_only=True):
     body: bytes
 
 
-class StoredShelf(Value, frozen=True, kw_only=True):
+class JournaledSession(Value, frozen=True, kw_only=True):
     """What a folder holds of a session of a site: the base, and the rows that wait, oldest first."""
 
     site: Scope
@@ -143,7 +143,7 @@ class JournalFolder(Protocol):
 
     # Rows and records
 
-    async def shelf(self, key: bytes, first: int = 0) -> StoredShelf | None:
+    async def read_session(self, key: bytes, first: int = 0) -> JournaledSession | None:
         """What is held of a session, of its rows those from number `first` on. A record without rows is held as long
         as it is current."""
         ...

@@ -111,7 +111,7 @@ class Replay:
         """
         loop, folder = asyncio.get_running_loop(), self._folder
         until = loop.time() + timeout
-        while (shelf := await folder.shelf(key)) is not None and shelf.rows:
+        while (session := await folder.read_session(key)) is not None and session.rows:
             if await folder.lock(key):
                 try:
                     await self._store(key)
@@ -126,30 +126,30 @@ class Replay:
 
     async def _store(self, key: bytes) -> None:
         """Store the rows of a session that this process has locked."""
-        shelf = await self._folder.shelf(key)
-        if shelf is not None and await self.remove_erased(
-            shelf.site, sorted({user for row in shelf.rows for user in row.users})
+        session = await self._folder.read_session(key)
+        if session is not None and await self.remove_erased(
+            session.site, sorted({user for row in session.rows for user in row.users})
         ):
-            shelf = await self._folder.shelf(key)
-        if shelf is None:
+            session = await self._folder.read_session(key)
+        if session is None:
             return
         turn: str | None = None
         unplaceable = set[str]()
-        for stored in shelf.rows:
+        for stored in session.rows:
             if stored.turn in unplaceable:
                 continue
             try:
-                row = await self._store_row(key, stored, shelf.site)
+                row = await self._store_row(key, stored, session.site)
             except Unplaceable as error:
                 # What follows in the turn has no place either.
                 unplaceable.add(stored.turn)
-                for other in shelf.rows:
+                for other in session.rows:
                     if other.turn == stored.turn and other.number >= stored.number:
                         await self.set_aside(key, other, error.reason)
                 continue
             if row is not None:
                 # Each by itself: a cap may evict its messages with the next one, and they could not be recognised.
-                await self._remove(key, row, shelf.site)
+                await self._remove(key, row, session.site)
                 self.replayed += stored.turn != turn
                 turn = stored.turn
 

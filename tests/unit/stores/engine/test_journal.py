@@ -26,7 +26,7 @@ from tenuto.stores.engine import Engine
 from tenuto.stores.engine.breaker_records import BreakerRecords
 from tenuto.stores.engine.commands import Finish
 from tenuto.stores.engine.journal_files import DiskFolder, count_journal
-from tenuto.stores.engine.journal_folder import StoredShelf
+from tenuto.stores.engine.journal_folder import JournaledSession
 from tenuto.stores.engine.journal_replay import Replay
 from tenuto.stores.engine.journal_rows import Row, replay_row
 from tenuto.stores.memory import InMemoryRecords
@@ -304,14 +304,14 @@ async def test_a_process_that_alone_lost_the_store_refuses(machine: Machine) -> 
 
 
 async def test_a_long_session_is_not_read_anew_with_each_row(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts, read_shelf = list[int](), DiskFolder.shelf
+    counts, read_session = list[int](), DiskFolder.read_session
 
-    async def count(folder: DiskFolder, key: bytes, first: int = 0) -> StoredShelf | None:
-        shelf = await read_shelf(folder, key, first)
-        counts.append(0 if shelf is None else len(shelf.rows))
-        return shelf
+    async def count(folder: DiskFolder, key: bytes, first: int = 0) -> JournaledSession | None:
+        session = await read_session(folder, key, first)
+        counts.append(0 if session is None else len(session.rows))
+        return session
 
-    monkeypatch.setattr(DiskFolder, "shelf", count)
+    monkeypatch.setattr(DiskFolder, "read_session", count)
     engine = await machine.start("a")
     await talk(engine, ANN, "s", "one", "1", journaled=True)
     machine.is_away = True
@@ -417,9 +417,9 @@ async def test_rows_are_sealed(machine: Machine) -> None:
     await talk(engine, ANN, "s", "two", "2", journaled=True)
     folder: Any = engine.sessions.journal._folder  # type: ignore[union-attr]
 
-    shelf = await folder.shelf(session_key(ANN, "s"))
+    session = await folder.read_session(session_key(ANN, "s"))
 
-    assert {body[:1] for body in (shelf.base.body, *[row.body for row in shelf.rows])} == {b"\x81"}
+    assert {body[:1] for body in (session.base.body, *[row.body for row in session.rows])} == {b"\x81"}
 
 
 async def test_an_unexpected_error_does_not_end_the_replay(

@@ -86,13 +86,28 @@ async def test_a_full_disk_refuses_a_row_and_keeps_those_before(tmp_path: Path) 
     await folder._thread.run(lambda db: limit(db, 0))
     with pytest.raises(Unavailable, match="no space left"):
         await folder.append(b"k", SITE, BASE, row(2, b"x" * 100_000))
-    shelf = await folder.shelf(b"k")
+    session = await folder.read_session(b"k")
     await folder._thread.run(lambda db: limit(db, 100))
     added = await folder.append(b"k", SITE, BASE, row(2, b"x" * 100_000))
     await folder.close()
 
-    assert shelf is not None
-    assert (len(shelf.rows), added, count_journal(tmp_path)) == (1, True, JournalCounts(waiting=2, oldest=1))
+    assert session is not None
+    assert (len(session.rows), added, count_journal(tmp_path)) == (1, True, JournalCounts(waiting=2, oldest=1))
+
+
+async def test_rows_of_a_journal_of_the_first_format_wait_on(tmp_path: Path) -> None:
+    folder = await down(tmp_path)
+    await folder.append(b"k", SITE, BASE, row(1))
+    await folder.close()
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as db:
+        db.executescript("ALTER TABLE session RENAME TO shelf; PRAGMA user_version = 1")
+
+    again = await DiskFolder.open(tmp_path)
+    session = await again.read_session(b"k")
+    await again.close()
+
+    assert session is not None
+    assert (session.base, session.rows) == (BASE, (row(1),))
 
 
 async def test_only_the_owner_reads_it_and_nothing_remains(tmp_path: Path) -> None:
@@ -116,12 +131,12 @@ async def test_a_row_whose_users_cannot_be_read_goes_with_the_first_user(tmp_pat
     await folder.append(b"k", SITE, BASE, row(1))
     await folder._thread.run(lambda db: db.execute("UPDATE row SET users = '['").rowcount)
 
-    shelf = await folder.shelf(b"k")
+    session = await folder.read_session(b"k")
     erased = await folder.erase(SITE, "bob", 5)
     await folder.close()
 
-    assert shelf is not None
-    assert (shelf.rows[0].users, erased) == ((), 1)
+    assert session is not None
+    assert (session.rows[0].users, erased) == ((), 1)
 
 
 async def test_the_counts_are_those_of_the_rows_whatever_becomes_of_them(tmp_path: Path) -> None:
@@ -136,15 +151,15 @@ async def test_the_counts_are_those_of_the_rows_whatever_becomes_of_them(tmp_pat
 
     for now in range(400):
         key = chance.choice((b"k", b"l", b"m"))
-        shelf = await folder.shelf(key)
-        numbers = [0, *(one.number for one in shelf.rows)] if shelf is not None else [0]
+        session = await folder.read_session(key)
+        numbers = [0, *(one.number for one in session.rows)] if session is not None else [0]
         match chance.choices(("append", "aside", "remove", "erase", "purge"), (60, 15, 10, 5, 5))[0]:
             case "append":
                 number = max(numbers) + 1
                 one = replace(row(number), turn=f"{key!r}{now // 20}", at=now, users=(chance.choice("ab"),))
-                assert await folder.append(key, SITE, BASE if shelf is None else shelf.base, one)
+                assert await folder.append(key, SITE, BASE if session is None else session.base, one)
             case "aside":
-                rows = shelf.rows if shelf is not None else ()
+                rows = session.rows if session is not None else ()
                 await folder.set_aside(key, chance.choice([row(0), *rows]), "torn", now)
             case "remove":
                 await folder.remove(key, chance.choice(numbers), BASE)

@@ -18,17 +18,17 @@ from tenuto.model import Scope
 from tenuto.stores.encoding import from_micros
 from tenuto.stores.engine.journal_folder import (
     JournalCounts,
+    JournaledSession,
     Offer,
     QuarantinedTurn,
     StoredBase,
     StoredRow,
-    StoredShelf,
 )
 
 FILE: Final = "journal.db"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _SCHEMA: Final = """
-CREATE TABLE shelf (
+CREATE TABLE session (
     key BLOB PRIMARY KEY, tenant TEXT NOT NULL, site TEXT NOT NULL, revision INTEGER NOT NULL,
     incarnation TEXT NOT NULL, base BLOB NOT NULL, holder TEXT
 ) STRICT, WITHOUT ROWID;
@@ -69,7 +69,7 @@ _TRIGGERS: Final = (
     END
     """,
 )
-_DROP_OFFERS: Final = "DELETE FROM shelf WHERE key NOT IN (SELECT key FROM row WHERE aside IS NULL)"
+_DROP_OFFERS: Final = "DELETE FROM session WHERE key NOT IN (SELECT key FROM row WHERE aside IS NULL)"
 # A row whose users cannot be read may be of any user: it goes with the first of its site that is erased.
 _KEYS_OF_USER: Final = """
 SELECT DISTINCT key FROM row WHERE tenant = ? AND site = ? AND at <= ? AND CASE WHEN json_valid(users)
@@ -148,9 +148,12 @@ def _ensure_schema(db: sqlite3.Connection) -> None:
     if _version(db) == _VERSION:
         return
     db.execute("BEGIN EXCLUSIVE")
-    if _version(db) == 0:
+    if _version(db) == 1:
+        db.execute("ALTER TABLE shelf RENAME TO session")
+    elif _version(db) == 0:
         for statement in (*_SCHEMA.split(";"), *_TRIGGERS):
             db.execute(statement)
+    if _version(db) < _VERSION:
         db.execute(f"PRAGMA user_version = {_VERSION}")
     db.execute("COMMIT")
 
@@ -206,9 +209,9 @@ def users_aside(db: sqlite3.Connection) -> tuple[tuple[Scope, str], ...]:
     return tuple([(Scope(tenant=tenant, site=site), user) for tenant, site, user in found])
 
 
-def read_shelf(db: sqlite3.Connection, key: bytes, first: int = 0) -> StoredShelf | None:
+def read_session(db: sqlite3.Connection, key: bytes, first: int = 0) -> JournaledSession | None:
     """What is held of a session, of its rows those from a number on."""
-    found = db.execute("SELECT tenant, site, revision, incarnation, base FROM shelf WHERE key = ?", (key,)).fetchone()
+    found = db.execute("SELECT tenant, site, revision, incarnation, base FROM session WHERE key = ?", (key,)).fetchone()
     if found is None:
         return None
     tenant, site, revision, incarnation, body = found
@@ -217,7 +220,7 @@ def read_shelf(db: sqlite3.Connection, key: bytes, first: int = 0) -> StoredShel
         "WHERE key = ? AND number >= ? AND aside IS NULL ORDER BY number",
         (key, first),
     )
-    return StoredShelf(
+    return JournaledSession(
         site=Scope(tenant=tenant, site=site),
         base=StoredBase(revision=revision, incarnation=incarnation, body=body),
         rows=tuple([_to_row(row) for row in rows]),
@@ -247,7 +250,7 @@ def put_offers(db: sqlite3.Connection, offers: Sequence[Offer]) -> None:
 
 def _put_base(db: sqlite3.Connection, key: bytes, site: Scope, base: StoredBase) -> None:
     db.execute(
-        "INSERT INTO shelf (key, tenant, site, revision, incarnation, base) VALUES (?, ?, ?, ?, ?, ?) "
+        "INSERT INTO session (key, tenant, site, revision, incarnation, base) VALUES (?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (key) DO UPDATE "
         "SET revision = excluded.revision, incarnation = excluded.incarnation, base = excluded.base",
         (key, site.tenant, site.site, base.revision, base.incarnation, base.body),
@@ -256,7 +259,7 @@ def _put_base(db: sqlite3.Connection, key: bytes, site: Scope, base: StoredBase)
 
 def append_row(db: sqlite3.Connection, key: bytes, site: Scope, base: StoredBase, row: StoredRow) -> bool:
     """Add a row if it is the session's next one behind this base."""
-    found = db.execute("SELECT revision, incarnation FROM shelf WHERE key = ?", (key,)).fetchone()
+    found = db.execute("SELECT revision, incarnation FROM session WHERE key = ?", (key,)).fetchone()
     newest = db.execute("SELECT max(number) FROM row WHERE key = ? AND aside IS NULL", (key,)).fetchone()[0]
     if row.number != (newest or 0) + 1 or (found is not None and found != (base.revision, base.incarnation)):
         return False
@@ -275,7 +278,7 @@ def remove_rows(db: sqlite3.Connection, key: bytes, through: int, base: StoredBa
     db.execute("DELETE FROM row WHERE key = ? AND number <= ? AND aside IS NULL", (key, through))
     if not _drop_empty(db, key):
         db.execute(
-            "UPDATE shelf SET revision = ?, incarnation = ?, base = ? WHERE key = ?",
+            "UPDATE session SET revision = ?, incarnation = ?, base = ? WHERE key = ?",
             (base.revision, base.incarnation, base.body, key),
         )
 
@@ -323,16 +326,16 @@ def erase_user(db: sqlite3.Connection, site: Scope, user: str, until: int) -> in
 
 def try_lock(db: sqlite3.Connection, key: bytes, holder: str, is_gone: Callable[[str], bool]) -> bool:
     """Hold a session, if no living process does."""
-    found = db.execute("SELECT holder FROM shelf WHERE key = ?", (key,)).fetchone()
+    found = db.execute("SELECT holder FROM session WHERE key = ?", (key,)).fetchone()
     if found is not None and found[0] not in (None, holder) and not is_gone(found[0]):
         return False
-    db.execute("UPDATE shelf SET holder = ? WHERE key = ?", (holder, key))
+    db.execute("UPDATE session SET holder = ? WHERE key = ?", (holder, key))
     return True
 
 
 def release(db: sqlite3.Connection, key: bytes, holder: str) -> None:
     """Hold a session no more."""
-    db.execute("UPDATE shelf SET holder = NULL WHERE key = ? AND holder = ?", (key, holder))
+    db.execute("UPDATE session SET holder = NULL WHERE key = ? AND holder = ?", (key, holder))
 
 
 def enter_member(db: sqlite3.Connection, member: int, nonce: str) -> str:

@@ -24,10 +24,10 @@ from tenuto.stores.engine.journal_folder import (
     ALWAYS,
     Callback,
     JournalCounts,
+    JournaledSession,
     Offer,
     StoredBase,
     StoredRow,
-    StoredShelf,
 )
 
 _log = logging.getLogger(__name__)
@@ -128,10 +128,10 @@ class DiskFolder:
 
     # Rows and records
 
-    async def shelf(self, key: bytes, first: int = 0) -> StoredShelf | None:
-        shelf = await self._thread.run(lambda db: files.read_shelf(db, key, first))
-        if shelf is None or shelf.rows or self.is_current(key, shelf.base.revision, shelf.base.incarnation):
-            return shelf
+    async def read_session(self, key: bytes, first: int = 0) -> JournaledSession | None:
+        session = await self._thread.run(lambda db: files.read_session(db, key, first))
+        if session is None or session.rows or self.is_current(key, session.base.revision, session.base.incarnation):
+            return session
         return None
 
     async def fenced_keys(self) -> tuple[bytes, ...]:
