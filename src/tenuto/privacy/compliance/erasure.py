@@ -98,8 +98,10 @@ class UserEraser:
         member_keys_only: bool = False,
         own_key: str | None = None,
         on_keys_end: Callable[[], None] | None = None,
-    ) -> Receipt:
+        patient: bool = True,
+    ) -> AsyncIterator[Receipt]:
         """Remove everything of the scope's user on the tenant's sites; a second call removes what was added since.
+        After each step comes a receipt of what was removed so far; the last one is signed.
 
         On each site that goes for all users who are linked there as the same person. The links themselves go last, so
         that a call that failed can be repeated.
@@ -108,36 +110,11 @@ class UserEraser:
         `member_keys_only` so are keys with another role. The receipt counts the keys that still hold. `own_key` is the
         id of the caller's key; `on_keys_end` is called when the others have ended, before data is removed.
 
-        If something was removed, deleted bytes are cleared now or by a later upkeep round, as the receipt says.
+        If something was removed, deleted bytes are cleared now or by a later upkeep round, as the receipt says; a
+        `patient` caller waits until they are.
 
         Raises:
             Invalid: the scope has no user, or also a chat.
-        """
-        steps = self.steps(
-            scope,
-            by=by,
-            only_site=only_site,
-            member_keys_only=member_keys_only,
-            own_key=own_key,
-            on_keys_end=on_keys_end,
-            patient=False,
-        )
-        return [receipt async for receipt in steps][-1]
-
-    async def steps(
-        self,
-        scope: Scope,
-        *,
-        by: str,
-        only_site: bool = False,
-        member_keys_only: bool = False,
-        own_key: str | None = None,
-        on_keys_end: Callable[[], None] | None = None,
-        patient: bool = True,
-    ) -> AsyncIterator[Receipt]:
-        """As `erase`, with a receipt of what was removed so far after each step; the last one is signed.
-
-        A `patient` caller waits until deleted bytes are cleared.
         """
         if scope.user is None or scope.chat is not None:
             raise Invalid("erasing needs a user and no chat")

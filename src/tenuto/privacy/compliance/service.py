@@ -166,15 +166,17 @@ class PrivacyService:
         on_keys_end: Callable[[], None] | None = None,
     ) -> Receipt:
         """Remove everything of the scope's user on every site of the tenant, or on the scope's alone."""
-        return await self._eraser.erase(
+        receipts = self._eraser.erase(
             scope,
             by=by,
             only_site=only_site,
             member_keys_only=member_keys_only,
             own_key=own_key,
             on_keys_end=on_keys_end,
+            patient=False,
         )
+        return [receipt async for receipt in receipts][-1]
 
     def erasing(self, scope: Scope, *, by: str, only_site: bool = False) -> AsyncIterator[Receipt]:
         """As `erase`, step by step, until deleted bytes are cleared; the last receipt is signed."""
-        return self._eraser.steps(scope, by=by, only_site=only_site)
+        return self._eraser.erase(scope, by=by, only_site=only_site)
