@@ -136,6 +136,7 @@ def clear_token_caches() -> None:
     """As in a new process: which package carries the vocabulary is looked up once."""
     tokens._counting.cache_clear()
     tokens._count_fixed.cache_clear()
+    tokens.counter_for.cache_clear()
 
 
 def cached_content_bytes(chat: Chat) -> int:

@@ -267,8 +267,9 @@ def fit_prompt(policy: PromptPolicy, context_window: int | None, most: int) -> P
     return policy.fit_model(context_window, most)
 
 
+@lru_cache(maxsize=256)
 def counter_for(model: str) -> TokenCounter:
-    """Counts for a model, given by name."""
+    """Counts for a model, given by name; made once, with the limits of prompts that are counted by it."""
     return TokenCounter(*encoding_for(model), model)
 
 
