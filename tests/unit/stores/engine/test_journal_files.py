@@ -95,21 +95,6 @@ async def test_a_full_disk_refuses_a_row_and_keeps_those_before(tmp_path: Path) 
     assert (len(session.rows), added, count_journal(tmp_path)) == (1, True, JournalCounts(waiting=2, oldest=1))
 
 
-async def test_rows_of_a_journal_of_the_first_format_wait_on(tmp_path: Path) -> None:
-    folder = await down(tmp_path)
-    await folder.append(b"k", SITE, BASE, row(1))
-    await folder.close()
-    with closing(sqlite3.connect(tmp_path / "journal.db")) as db:
-        db.executescript("ALTER TABLE session RENAME TO shelf; PRAGMA user_version = 1")
-
-    again = await DiskFolder.open(tmp_path)
-    session = await again.read_session(b"k")
-    await again.close()
-
-    assert session is not None
-    assert (session.base, session.rows) == (BASE, (row(1),))
-
-
 async def test_only_the_owner_reads_it_and_nothing_remains(tmp_path: Path) -> None:
     path = tmp_path / "new" / "journal"
     folder = await down(path)

@@ -26,7 +26,7 @@ from tenuto.stores.engine.journal_folder import (
 )
 
 FILE: Final = "journal.db"
-_VERSION: Final = 2
+_VERSION: Final = 1
 _SCHEMA: Final = """
 CREATE TABLE session (
     key BLOB PRIMARY KEY, tenant TEXT NOT NULL, site TEXT NOT NULL, revision INTEGER NOT NULL,
@@ -148,12 +148,9 @@ def _ensure_schema(db: sqlite3.Connection) -> None:
     if _version(db) == _VERSION:
         return
     db.execute("BEGIN EXCLUSIVE")
-    if _version(db) == 1:
-        db.execute("ALTER TABLE shelf RENAME TO session")
-    elif _version(db) == 0:
+    if _version(db) == 0:
         for statement in (*_SCHEMA.split(";"), *_TRIGGERS):
             db.execute(statement)
-    if _version(db) < _VERSION:
         db.execute(f"PRAGMA user_version = {_VERSION}")
     db.execute("COMMIT")
 
