@@ -413,7 +413,7 @@ async def test_a_key_leaves_out_nothing_of_the_history_that_begins_a_session() -
 
 
 async def test_what_says_nothing_replaces_nothing_and_more_than_a_session_keeps_is_said() -> None:
-    async with http_service(**playing(Answers()), apps="open-webui") as service:
+    async with http_service(**playing(Answers()), apps="open-webui", memories=False) as service:
         chat = {"X_OpenWebUI_Chat_Id": "c"}
         first = await complete(service, "one", **chat)
         silent = await complete(service, "", **chat)

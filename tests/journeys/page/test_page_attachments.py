@@ -131,6 +131,8 @@ async def test_what_is_attached_is_sent_seen_again_kept_by_an_edit_and_deleted(
         other = Visit(await page.context.new_page(), base)
         await other.open(f"/#/chat/{session['id']}")
         await expect(other.page.locator(".words img")).to_be_visible()
+        # On a busy machine the page still loads the picture that goes.
+        visit.allow("status of 404")
         await page.get_by_role("button", name="Delete “tea.png”").click()
         await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
         for tab in (visit, other):
