@@ -27,7 +27,7 @@ LIMITS = {
     "model": 6250,  # attachments, their types and bombs; parameters and their ranges; thoughts; status of workers
     "ports": 1300,  # search; logs of turns; telemetry: spans of agents and tools, models that are observed
     "privacy": 10500,  # thoughts, items, calls that are answers; erasing all identities of a person
-    "recall": 4640,  # several identities as one copy; marks of what is unread or stale; the stored index
+    "recall": 4680,  # several identities as one copy; the stored index; removal in steps; what is forgotten stays so
     "server": 17440,  # search; attachments, also for A2A and MCP; apps; Anthropic; rates of all; workers; people
     "sessions": 5200,  # attachments as clients send them, without what cameras write, also where they were cut
     "settings": 750,  # where apps name sessions and users

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from array import array
 from collections import Counter
-from collections.abc import AsyncIterator, Container, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Coroutine, Iterable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from itertools import count, islice
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _Identity: TypeAlias = tuple[str, MemoryKind, str, str | None]
 
+CHANGES_AT_ONCE: Final = 32
+"""Changes of a copy that take some milliseconds: after so many, other calls have their turn."""
 # Two statements with the same terms in the same order are about the same, unless there are too few to tell.
 _SAME_TERMS: Final = 3
 # So many copies at most, however small they are.
@@ -126,15 +128,44 @@ class OwnerCache:
         owner = self._owners.peek(owner_key(scope))
         return owner.log if owner is not None else MemoryLog()
 
-    async def forget_stored(self, scope: Scope, owner: OwnerMemories, memory_ids: Container[str]) -> None:
+    async def forget_stored(self, scope: Scope, owner: OwnerMemories, memory_ids: Set[str]) -> None:
         """Take memories out of the stored index, before their rows change; the caller holds the lock of the copy."""
         saved = owner.saved
+        if owner.memories.keys() <= memory_ids:
+            await self._stored.drop(scope)
+            saved.reset(owner.memories)
+            saved.version = 0
+            return
         await self._stored.drop_unknown(scope, saved, owner.memories)
         for name, held in saved.blocks.items():
             if gone := {one for one in held if one in memory_ids}:
                 saved.unsaved |= gone
                 held -= gone
                 await self._stored.write(scope, await owner.block(held), name)
+
+    async def remove(self, owner: OwnerMemories, memory_ids: Sequence[str]) -> None:
+        """Take memories out of a copy whose rows are gone; the caller holds its lock."""
+        try:
+            if len(memory_ids) > _AT_ONCE:
+                await self._remove_many(owner, set(memory_ids))
+                return
+            for place, memory_id in enumerate(memory_ids, 1):
+                owner.remove(memory_id)
+                if not place % CHANGES_AT_ONCE:
+                    await asyncio.sleep(0)
+        except BaseException:
+            owner.loaded_at = None
+            raise
+
+    async def _remove_many(self, owner: OwnerMemories, gone: Set[str]) -> None:
+        """Have the copy without these made in a thread: to take out one takes longer the more there are."""
+        left = [one for one in owner.memories if one not in gone]
+        fresh = OwnerMemories()
+        await asyncio.to_thread(fresh.fill_blocks, [await owner.block(left)] if left else [])
+        fresh.saved = owner.saved
+        for memory_id in gone:
+            fresh.saved.remove(memory_id)
+        owner.take(fresh)
 
     async def search(self, owner: OwnerMemories, query: MemoryQuery, vector: Vector | None) -> tuple[MemoryHit, ...]:
         """Search a copy; a large one in a thread."""
@@ -287,11 +318,14 @@ class OwnerCache:
         unique_ids = list(memory_ids)
         for start in range(0, len(unique_ids), _PAGE):
             some = unique_ids[start : start + _PAGE]
-            for memory_id, stored in zip(some, await self._records.read_all(scope, some), strict=True):
+            rows = await self._records.read_all(scope, some)
+            for place, (memory_id, stored) in enumerate(zip(some, rows, strict=True), 1):
                 if stored is None:
                     owner.remove(memory_id)
                 else:
                     owner.put(stored.memory, stored.vector)
+                if not place % CHANGES_AT_ONCE:
+                    await asyncio.sleep(0)
 
     async def _save(self, scope: Scope, owner: OwnerMemories) -> None:
         """Store the index of a copy, block by block: callers go on with it in between."""

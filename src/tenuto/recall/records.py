@@ -241,8 +241,12 @@ class MemoryRecords:
     async def remove(self, scope: Scope, memory_ids: Iterable[str]) -> int:
         """Remove memories with their vectors; returns how many there were."""
         removals = [StateChange(key=memory_id, removes=True) for memory_id in dict.fromkeys(memory_ids)]
-        await self._state.change_states(scope, VECTORS, removals)
-        return sum(await self._state.change_states(scope, MEMORIES, removals))
+        count = 0
+        for start in range(0, len(removals), _PAGE):
+            some = removals[start : start + _PAGE]
+            await self._state.change_states(scope, VECTORS, some)
+            count += sum(await self._state.change_states(scope, MEMORIES, some))
+        return count
 
     async def read_log(self, scope: Scope) -> MemoryLog:
         """The log as it is now."""

@@ -7,12 +7,13 @@ changes. Texts are redacted before they are embedded or stored.
 from __future__ import annotations
 
 import logging
-from asyncio import gather, get_running_loop, timeout
+from asyncio import gather, get_running_loop, sleep, timeout
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableSequence, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
+from heapq import nsmallest
 from typing import Final
 
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from tenuto.recall.cursors import parse_cursor
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.memory_vectors import MemoryVectors, Redact
 from tenuto.recall.merge import Merge
-from tenuto.recall.owner_cache import OwnerCache, OwnerMemories, is_expired
+from tenuto.recall.owner_cache import CHANGES_AT_ONCE, OwnerCache, OwnerMemories, is_expired
 from tenuto.recall.person import PersonMemories
 from tenuto.recall.prepared_search import PreparedSearch, RecallResult
 from tenuto.recall.records import MemoryLog, MemoryRecords, StoredMemory
@@ -273,8 +274,10 @@ class Memories:
         async with self._cache.current(scope) as owner:
             merge = Merge(self._records, scope, owner)
             try:
-                for memory, vector in zip(clean, vectors, strict=True):
+                for place, (memory, vector) in enumerate(zip(clean, vectors, strict=True), 1):
                     await merge.add(memory, vector)
+                    if not place % CHANGES_AT_ONCE:
+                        await sleep(0)
                 await merge.store()
                 await self._trim(scope, owner, merge.changed_ids)
             except BaseException:
@@ -530,14 +533,11 @@ class Memories:
         """Remove the oldest memories above the limit of an owner; preferences stay."""
         over = len(owner.memories) - self.policy.max_memories
         if over > 0:
-            oldest = sorted(
-                (one for one in owner.memories.values() if one.kind is not MemoryKind.PREFERENCE),
-                key=lambda one: (not one.superseded_by, one.said_at, one.id),
-            )
-            surplus = [one.id for one in oldest[:over] if one.id not in change_log]
+            facts = (one for one in owner.memories.values() if one.kind is not MemoryKind.PREFERENCE)
+            oldest = nsmallest(over, facts, key=lambda one: (not one.superseded_by, one.said_at, one.id))
+            surplus = [one.id for one in oldest if one.id not in change_log]
             await self._records.remove(scope, surplus)
-            for memory_id in surplus:
-                owner.remove(memory_id)
+            await self._cache.remove(owner, surplus)
             change_log.extend(surplus)
 
     async def _remove(self, scope: Scope, owner: OwnerMemories, memory_ids: Sequence[str]) -> int:
@@ -547,10 +547,13 @@ class Memories:
         try:
             await self._cache.forget_stored(scope, owner, set(memory_ids))
             count = await self._records.remove(scope, memory_ids)
-            for memory_id in memory_ids:
-                owner.remove(memory_id)
+            await self._cache.remove(owner, memory_ids)
             for one in owner.superseded_by(set(memory_ids)):
                 await merge.rewrite(one.id, _holds_again)
+        except BaseException:
+            # The copy does not know how much of it was done.
+            owner.loaded_at = None
+            raise
         finally:
             await self._cache.announce(scope, owner, [*memory_ids, *merge.changed_ids])
         return count

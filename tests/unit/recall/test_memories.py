@@ -24,6 +24,8 @@ from tenuto.model.memory import (
 )
 from tenuto.ports import Store
 from tenuto.recall import owner_cache, service
+from tenuto.recall.index import MemoryIndex
+from tenuto.recall.owner_cache import OwnerMemories
 from tenuto.recall.prepared_search import RecallResult
 from tenuto.recall.records import StoredMemory
 from tests.clock import FakeClock
@@ -82,6 +84,67 @@ async def test_a_mention_does_not_undo_what_another_process_did_meanwhile(
 
     expected = {HOME.upper()} if forgets else {"I live in Ferrara", HOME.upper()}
     assert await memory_texts(other, ANN) == await memory_texts(slow, ANN) == expected
+
+
+async def test_other_calls_have_their_turn_while_many_memories_change(
+    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where another process has changed them: that of a user with many waits for no single call."""
+    longest = changes = 0
+
+    def count(change: Callable[..., None]) -> Callable[..., None]:
+        def counting(*given: Any) -> None:
+            nonlocal longest, changes
+            changes += 1
+            longest = max(longest, changes)
+            change(*given)
+
+        return counting
+
+    async def take_turns() -> None:
+        nonlocal changes
+        while True:
+            changes = 0
+            await asyncio.sleep(0)
+
+    for name in ("put", "remove"):
+        monkeypatch.setattr(MemoryIndex, name, count(getattr(MemoryIndex, name)))
+    others = asyncio.create_task(take_turns())
+    here, there = memories_over(store, clock), memories_over(store, clock)
+    texts = [f"I keep boat number{number} in harbour number{number}" for number in range(700)]
+    await here.add(ANN, HOME)
+    made = [
+        Memory(id=f"boat{place}", kind=MemoryKind.FACT, text=text, said_at=clock()) for place, text in enumerate(texts)
+    ]
+    await there.remember(ANN, made)
+    assert len(await memory_texts(here, ANN)) == 100
+    assert await here.forget(ANN, [f"boat{number}" for number in range(300)]) == 300
+    assert await here.forget(ANN, everything=True) == 401
+    assert await memory_texts(there, ANN) == set()
+    others.cancel()
+
+    assert longest <= 64
+
+
+async def test_a_removal_that_is_cancelled_halfway_leaves_no_copy_of_what_is_gone(
+    store: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner_cache, "CHANGES_AT_ONCE", 1)
+    memories = memories_over(store, clock)
+    for number in range(30):
+        await memories.add(ANN, f"I keep {number} boats in harbour {number}")
+    remove = OwnerMemories.remove
+
+    def remove_and_cancel(owner: OwnerMemories, memory_id: str) -> None:
+        remove(owner, memory_id)
+        removal.cancel()
+
+    monkeypatch.setattr(OwnerMemories, "remove", remove_and_cancel)
+    removal = asyncio.create_task(memories.forget(ANN, everything=True))
+    await asyncio.wait({removal})
+
+    assert removal.cancelled()
+    assert await memory_texts(memories, ANN) == set()
 
 
 async def test_what_is_said_again_while_another_process_removes_it_is_remembered(
