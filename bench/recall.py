@@ -4,8 +4,8 @@ The data folder holds sets of labelled histories (`locomo.json`, `memorybank_zh.
 each with `turns` and `questions`, whose `gold` are the ids of the turns that hold the answer. They are not part of the
 project. For each question: R@k, the share of its gold turns among the first k; nDCG@10 with binary gains; dup@10, the
 share of the first ten that nearly repeat one above. Questions of the category `adversarial` have no answer in their
-history and are left out. `--dups N` adds N restatements of every gold turn and of as many others; a restatement counts
-as its original, once.
+history and are left out, and so is, which is said, a set whose gold are sessions (`realmem.json`, say). `--dups N`
+adds N restatements of every gold turn and of as many others; a restatement counts as its original, once.
 """
 
 from __future__ import annotations
@@ -105,6 +105,9 @@ def main() -> None:
         if args.sets and path.stem not in args.sets.split(","):
             continue
         stores = json.loads(path.read_text(encoding="utf-8"))
+        if not any(map(_scored_questions, stores)):
+            console.print(f"{path.stem}: no question names the turns that hold its answer; it was left out.")
+            continue
         figures[path.stem] = {name: evaluate(make, stores, args.dups) for name, make in _systems().items()}
         console.print(_table(path.stem, figures[path.stem]))
     if args.json:
@@ -118,7 +121,7 @@ def evaluate(make: Callable[[], Store], stores: Sequence[Mapping[str, Any]], dup
     added = cpu = 0.0
     count = 0
     for kept in stores:
-        questions = [question for question in kept["questions"] if question["cat"] != "adversarial"]
+        questions = _scored_questions(kept)
         turns = list(_restate(kept, questions, dups))
         texts = {turn["id"]: _trigrams(turn["text"]) for turn in turns}
         store = make()
@@ -139,6 +142,10 @@ def evaluate(make: Callable[[], Store], stores: Sequence[Mapping[str, Any]], dup
     figures["cpu ms"] = round(cpu * 1000 / len(waits), 2)
     figures["add ms"] = round(added * 1000 / count, 2)
     return figures
+
+
+def _scored_questions(kept: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [question for question in kept["questions"] if question["cat"] != "adversarial" and question["gold"]]
 
 
 def _systems() -> dict[str, Callable[[], Store]]:
