@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from tenuto.model import Scope
-from tenuto.model.memory import Memory, MemoryKind
+from tenuto.model.memory import Memory, MemoryKind, MemoryQuery
 from tests.clock import FakeClock
 from tests.doubles import MemoryStore
 from tests.letter_memories import LetterEmbedder, memories_over, search_texts
@@ -37,6 +37,20 @@ async def test_many_memories_of_two_identities_are_searched_and_followed() -> No
     assert [texts[0] for texts in found] == ["I am allergic to peanuts"] * 2
     assert "I am allergic to peanuts" not in await search_texts(memories, ANN, "peanuts")
     assert len(await memories.list(ANN, limit=500)) == 500
+
+
+async def test_what_is_embedded_later_is_found_by_its_meaning_at_the_other_door_too() -> None:
+    clock = FakeClock()
+    memories = memories_over(MemoryStore(clock=clock), clock, LetterEmbedder(), owners_of=linked)
+    embedder, memories.vectors.embedder = memories.vectors.embedder, None
+    for scope in (ANN, BOB):
+        await memories.add(scope, f"{scope.user} has a boat")
+    await search_texts(memories, ANN, "boat")
+    memories.vectors.embedder = embedder
+    for scope in (ANN, BOB):
+        await memories.index_missing(scope)
+
+    assert not (await memories.search(ANN, MemoryQuery(text="boat"))).degraded
 
 
 async def test_one_memory_is_shown_as_in_the_list_of_the_person() -> None:

@@ -21,11 +21,12 @@ from tenuto.llm.scripted import Fail, Say
 from tenuto.model import MessagePage, NewSession, Page, Scope, Truncation
 from tenuto.model.memory import MemoryQuery
 from tenuto.model.prompt import Kind
+from tenuto.model.scope import owner_key
 from tenuto.recall.embedding import CachedEmbedder
 from tenuto.recall.service import Memories
 from tenuto.sessions import Sessions
 from tenuto.upkeep import capture
-from tenuto.upkeep.capture_queue import WITH_MODEL, WITHOUT_MODEL
+from tenuto.upkeep.capture_queue import WITH_MODEL, WITHOUT_MODEL, Pace
 from tests.clock import FakeClock
 from tests.letter_memories import LetterEmbedder
 from tests.samples import ANN, BOB
@@ -116,6 +117,35 @@ async def test_a_model_is_asked_about_a_stretch_of_talk_and_not_at_each_pause() 
 
     assert len(small.requests) == 1
     assert all(text in small.requests[0].messages[-1].text for text in BOATS[: WITH_MODEL.enough])
+
+
+@pytest.mark.parametrize(
+    ("pace", "time_comes"), [(Pace(3_600, 3_600, 2), False), (Pace(3_600, 0, 99), True)], ids=["enough", "longest"]
+)
+async def test_who_never_pauses_is_read_when_enough_is_said_or_the_longest_wait_is_over(
+    pace: Pace, time_comes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = asyncio.Event()
+    async with opened() as (app, memories):
+        remember = memories.remember
+
+        async def note(*given: Any) -> Any:
+            try:
+                return await remember(*given)
+            finally:
+                stored.set()
+
+        monkeypatch.setattr(memories, "remember", note)
+        await app.chat()
+        capturer = app.upkeep.after_turn._capturer
+        assert capturer is not None
+        monkeypatch.setattr(capturer.queue, "_pace", pace)
+        for text in BOATS[:2]:
+            await app.ask(ANN, text, session_id="s")
+        if time_comes:
+            capturer.queue._on_time(owner_key(ANN))
+        async with asyncio.timeout(30):
+            await stored.wait()
 
 
 async def test_what_is_said_has_the_encoder_loaded_before_it_is_asked_for() -> None:
