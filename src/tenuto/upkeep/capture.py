@@ -254,8 +254,6 @@ class Capturer:
 
     async def _forget_edited(self, turn: TurnSnapshot) -> None:
         """Take back what was captured from messages that an edit has removed; what was said elsewhere, too, stays."""
-        # What is being read now may be what was edited.
-        await self.queue.settle(turn.scope)
         try:
             memories = await self._memories.list(
                 turn.scope, session_id=turn.session.id, superseded=True, limit=_MOST_MEMORIES

@@ -153,13 +153,6 @@ class CaptureQueue:
         owner = self._owners.get(owner_key(scope))
         return (owner is not None and owner.lock.locked()) or any(map(self._is_claimed, marks.values()))
 
-    async def settle(self, scope: Scope) -> None:
-        """Wait until what is being read now is stored."""
-        owner = self._owners.get(owner_key(scope))
-        if owner is not None:
-            async with owner.lock:
-                pass
-
     async def _catch_up(self, scope: Scope, marks: Marks, but: str | None) -> bool:
         key = owner_key(scope)
         try:
