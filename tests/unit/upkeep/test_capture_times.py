@@ -62,6 +62,20 @@ def embedding(memories: Memories) -> LetterEmbedder:
     return letters
 
 
+def storing(memories: Memories, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Tells when captured memories have been stored, or could not be."""
+    stored, remember = asyncio.Event(), memories.remember
+
+    async def note(*given: Any) -> Any:
+        try:
+            return await remember(*given)
+        finally:
+            stored.set()
+
+    monkeypatch.setattr(memories, "remember", note)
+    return stored
+
+
 async def test_what_is_said_in_a_row_is_embedded_and_stored_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is embedded for turns whose conversation shows all that is remembered."""
     async with opened() as (app, memories):
@@ -87,17 +101,8 @@ async def test_what_is_said_in_a_row_is_embedded_and_stored_together(monkeypatch
 
 async def test_a_pause_lets_a_capture_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture, "WITHOUT_MODEL", WITHOUT_MODEL._replace(pause=0.0))
-    stored = asyncio.Event()
     async with opened() as (app, memories):
-        remember = memories.remember
-
-        async def note(*given: Any) -> Any:
-            try:
-                return await remember(*given)
-            finally:
-                stored.set()
-
-        monkeypatch.setattr(memories, "remember", note)
+        stored = storing(memories, monkeypatch)
         await app.ask(ANN, BOLOGNA)
         await stored.wait()
 
@@ -125,17 +130,8 @@ async def test_a_model_is_asked_about_a_stretch_of_talk_and_not_at_each_pause() 
 async def test_who_never_pauses_is_read_when_enough_is_said_or_the_longest_wait_is_over(
     pace: Pace, time_comes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = asyncio.Event()
     async with opened() as (app, memories):
-        remember = memories.remember
-
-        async def note(*given: Any) -> Any:
-            try:
-                return await remember(*given)
-            finally:
-                stored.set()
-
-        monkeypatch.setattr(memories, "remember", note)
+        stored = storing(memories, monkeypatch)
         await app.chat()
         capturer = app.upkeep.after_turn._capturer
         assert capturer is not None

@@ -13,6 +13,9 @@ APPLICATION_ID: Final = 0x746E746F
 _UNRELEASED: Final = 0x746E7574
 FORMAT: Final = 1
 
+_COLUMNS: Final = (
+    "record.*, revision, head, deadline, sessions, messages, tokens, cost_nanos, attachments, attachment_bytes"
+)
 _STATEMENTS: Final = (
     """
     CREATE TABLE record (
@@ -29,17 +32,12 @@ _STATEMENTS: Final = (
         attachments INTEGER NOT NULL, attachment_bytes INTEGER NOT NULL
     )
     """,
-    """
-    CREATE VIEW whole AS
-    SELECT record.*, revision, head, deadline, sessions, messages, tokens, cost_nanos, attachments, attachment_bytes
-    FROM record JOIN head ON head.record = record.id
-    """,
+    f"CREATE VIEW whole AS SELECT {_COLUMNS} FROM record JOIN head ON head.record = record.id",  # noqa: S608
     # Values are paged by this index alone: another one finds those of an owner as well, but sorts them for each page.
-    """
+    f"""
     CREATE VIEW value AS
-    SELECT record.*, revision, head, deadline, sessions, messages, tokens, cost_nanos, attachments, attachment_bytes
-    FROM record INDEXED BY record_place JOIN head ON head.record = record.id WHERE kind = 'value'
-    """,
+    SELECT {_COLUMNS} FROM record INDEXED BY record_place JOIN head ON head.record = record.id WHERE kind = 'value'
+    """,  # noqa: S608
     "CREATE TABLE entry (record INTEGER NOT NULL, part TEXT NOT NULL, number INTEGER NOT NULL, body BLOB NOT NULL)",
     "CREATE UNIQUE INDEX entry_place ON entry (record, part, number)",
     "CREATE INDEX record_of_site ON record (space, kind, listed_at, key)",
