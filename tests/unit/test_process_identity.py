@@ -21,7 +21,9 @@ from tests.samples import ANN
 from tests.timeouts import LONG
 from tests.unit.sessions.memory_sessions import MemorySessions, turn_request
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere leases only expire, by design")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="processes are told by /proc; without it leases only expire"
+)
 
 
 @pytest.fixture
@@ -38,6 +40,7 @@ def held(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+@needs_proc
 def test_a_killed_process_is_gone_and_a_frozen_one_is_not(child: subprocess.Popen[str]) -> None:
     turn = held(child)
     running = is_holder_gone(turn)
@@ -52,6 +55,7 @@ def test_a_killed_process_is_gone_and_a_frozen_one_is_not(child: subprocess.Pope
     assert (running, frozen, unreaped, is_holder_gone(turn)) == (False, False, True, True)
 
 
+@needs_proc
 def test_a_later_process_of_the_same_pid_is_not_the_holder(monkeypatch: pytest.MonkeyPatch) -> None:
     now = process_identity._current(os.getpid())
     assert now is not None
@@ -63,6 +67,7 @@ def test_a_later_process_of_the_same_pid_is_not_the_holder(monkeypatch: pytest.M
     assert not is_holder_gone(with_holder("t"))
 
 
+@needs_proc
 def test_a_process_of_another_machine_is_never_known_to_be_gone(
     child: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +82,7 @@ def test_a_process_of_another_machine_is_never_known_to_be_gone(
     assert not any(map(is_holder_gone, ("", "t", "t.", "t.no number", "t.-1", "t." + "f" * 99)))
 
 
+@needs_proc
 def test_a_hidden_process_is_not_taken_for_gone(
     child: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -99,6 +105,7 @@ def test_without_proc_a_turn_names_no_process(monkeypatch: pytest.MonkeyPatch, t
     assert not is_holder_gone(named)
 
 
+@needs_proc
 async def test_only_a_turn_that_its_process_runs_ends_with_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn that a client finishes outlives the server that began it."""
     sessions = MemorySessions().sessions()
